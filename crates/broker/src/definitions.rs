@@ -134,9 +134,7 @@ impl Definitions {
     /// Shard 0: takes the next outcome that is visible on every shard, and durable.
     pub fn next_outcome(&mut self) -> Option<(Requester, Result<(), RefusedDefinition>)> {
         let everywhere = self.applied.iter().skip(1).copied().min().unwrap_or(self.version);
-        self.pending
-            .front()
-            .filter(|pending| pending.version <= everywhere && pending.journaled <= self.durable)?;
+        self.pending.front().filter(|pending| pending.version <= everywhere && pending.journaled <= self.durable)?;
         self.pending.pop_front().map(|pending| (pending.requester, pending.result))
     }
 

@@ -35,16 +35,16 @@ impl DurabilityGate {
         }
     }
 
-    /// Whether a ticket waits for nothing any more.
+    /// Whether a ticket waits for nothing any more, where definitions before this version are durable.
     #[inline]
-    pub fn is_open(&self, durable_version: u64) -> bool {
-        self.waiting.front().is_some_and(|gated| gated.version <= durable_version)
+    pub fn is_open(&self, first_undurable: u64) -> bool {
+        self.waiting.front().is_some_and(|gated| gated.version < first_undurable)
     }
 
     /// The last of the tickets that wait for nothing any more.
-    pub fn release(&mut self, durable_version: u64) -> Option<u64> {
+    pub fn release(&mut self, first_undurable: u64) -> Option<u64> {
         let mut last = None;
-        while self.is_open(durable_version) {
+        while self.is_open(first_undurable) {
             last = self.waiting.pop_front().map(|gated| gated.ticket);
         }
         last
@@ -64,8 +64,8 @@ mod tests {
             gate.on_write(version);
             gate.on_durable(ticket);
         }
-        assert_eq!((gate.release(1), gate.is_open(1), gate.release(1)), (Some(1), false, None));
-        assert_eq!((gate.release(2), gate.release(9), gate.release(9)), (Some(6), Some(9), None));
+        assert_eq!((gate.release(0), gate.release(2), gate.is_open(2), gate.release(2)), (None, Some(1), false, None));
+        assert_eq!((gate.release(3), gate.release(9), gate.release(9)), (Some(6), Some(9), None));
     }
 
     #[test]
@@ -78,9 +78,9 @@ mod tests {
         }
         let mut released = 0;
         for version in 0..groups {
-            released = gate.release(version).unwrap_or(released);
+            released = gate.release(version + 1).unwrap_or(released);
             assert!(released <= 10 * version, "{released} by {version}");
         }
-        assert_eq!(gate.release(groups), Some(10 * groups));
+        assert_eq!(gate.release(groups + 1), Some(10 * groups));
     }
 }

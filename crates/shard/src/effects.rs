@@ -4,6 +4,7 @@
 //! Nothing is sent here: the shard flushes once per batch.
 
 use crate::copied_bytes::CopiedBytes;
+use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
 use crate::message_store::MessageStore;
@@ -12,7 +13,8 @@ use broker::{
     AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery,
     Effects, Message, QueuePosition, ShardBatch,
 };
-use catalog::{QueueUid, Refusal, ShardId};
+use catalog::{Catalog, Definition, ExecutedDefinition, QueueUid, Refusal, ShardId};
+use definitions::journal_changes;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
@@ -49,6 +51,8 @@ pub struct ShardEffects {
     requests: Option<SyncSender<AdminRequest>>,
     /// Without it everything is kept in memory.
     pub(crate) store: Option<Box<MessageStore>>,
+    /// Makes definitions durable, on shard 0 of a broker with a store.
+    pub(crate) journal: Option<Box<DefinitionJournal>>,
 }
 
 impl ShardEffects {
@@ -66,7 +70,14 @@ impl ShardEffects {
             copied: CopiedBytes::default(),
             requests: None,
             store: None,
+            journal: None,
         }
+    }
+
+    /// Polls the journal of definitions, if there is one.
+    pub(crate) fn poll_journal(&mut self, catalog: &Catalog, now_us: u64) -> Option<JournalEvent> {
+        let ShardEffects { journal, rng, .. } = self;
+        journal.as_mut()?.poll(catalog, now_us, &mut || salt(rng))
     }
 
     /// Sends administrative requests there; without it they are refused.
@@ -436,6 +447,23 @@ impl Effects for ShardEffects {
             store.drop_queue(queue);
         }
     }
+
+    fn journal(
+        &mut self,
+        version: u64,
+        definition: &Definition,
+        executed: &ExecutedDefinition,
+        catalog: &Catalog,
+    ) -> bool {
+        let ShardEffects { journal: Some(journal), rng, .. } = self else { return false };
+        let records = journal_changes(definition, executed, catalog, || salt(rng));
+        journal.append(version, &records)
+    }
+}
+
+/// What is hashed in front of a plain password.
+fn salt(rng: &mut StdRng) -> [u8; 4] {
+    rng.next_u32().to_le_bytes()
 }
 
 #[cfg(test)]

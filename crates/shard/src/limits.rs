@@ -106,6 +106,17 @@ pub const LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;
 pub const LATENCY_DOZE_US: i32 = 2;
 /// How often a shard ticks while it waits for memory or for space in a mailbox.
 pub const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes of a segment of the journal of definitions: a few thousand definitions that come one by one, or some hundred thousand
+/// that come together.
+pub const JOURNAL_SEGMENT_BYTES: u64 = 8 << 20;
+/// Bytes by which the journal of definitions grows, at least, before it is begun anew with a snapshot.
+pub const JOURNAL_GROWTH_BYTES_MIN: u64 = 64 << 20;
+/// By how many times the bytes of its last snapshot it grows.
+pub const JOURNAL_GROWTH_FACTOR: u64 = 4;
+/// Bytes of a snapshot that wait for the disk: definitions that clients wait for stand behind them.
+pub const SNAPSHOT_PENDING_BYTES_MAX: usize = 256 << 10;
+/// How long after there was no space for a segment of the journal another one is tried to be made.
+pub const JOURNAL_RETRY_US: u64 = 1_000_000;
 
 /// Tickets of a log that wait for definitions to become durable. Beyond that number earlier ones wait for those of later ones.
 pub const GATED_TICKETS_MAX: usize = 64;
@@ -120,3 +131,6 @@ const _: () = assert!(LOGINS_WAITING_PER_SOURCE_MAX < LOGINS_WAITING_MAX && LOGI
 const _: () = assert!(LOGIN_INTERVAL_STEP.as_millis() * (LOGIN_FAILURES_MAX - LOGIN_FAILURES_FREE) as u128 <= 500);
 // A shard that empties a ring notifies its sender.
 const _: () = assert!(MAILBOX_BATCHES <= MAILBOX_BATCHES_PER_TICK && MAILBOX_BATCHES >= 2);
+// A piece of the journal is one record of the log.
+const _: () = assert!(definitions::limits::JOURNAL_PIECE_BYTES_MAX <= store::limits::MESSAGE_HEAD_BYTES_MAX);
+const _: () = assert!(JOURNAL_SEGMENT_BYTES >= store::limits::SEGMENT_BYTES_MIN);

@@ -154,14 +154,14 @@ impl MessageStore {
     }
 
     /// The ticket up to which messages are durable, with the definitions that they need; `None` if it is none more.
-    pub fn take_durable(&mut self, durable_definitions: u64) -> Option<u64> {
-        self.gate.release(durable_definitions)
+    pub fn take_durable(&mut self, first_undurable: u64) -> Option<u64> {
+        self.gate.release(first_undurable)
     }
 
     /// Whether [`MessageStore::take_durable`] has one.
     #[inline]
-    pub fn has_durable(&self, durable_definitions: u64) -> bool {
-        self.gate.is_open(durable_definitions)
+    pub fn has_durable(&self, first_undurable: u64) -> bool {
+        self.gate.is_open(first_undurable)
     }
 
     /// Tells all shards when the disk has too little space, and when it has enough again. It is asked now and then while something

@@ -317,10 +317,16 @@ impl Server {
             spin: options.spin,
             origin: u64::from_ne_bytes(seed()?),
         };
+        // Over what was defined before, only what is configured is defined.
+        let over = store.as_ref().and_then(|store| store.definitions_over());
+        let definitions = over.map_or(&*options.definitions, |definitions| definitions);
         let mut builders = Vec::new();
         for (id, (mailbox, waker)) in (0..options.shards).zip(Mailbox::connect(&wakers).into_iter().zip(wakers)) {
             let mut catalog = Catalog::new(options.catalog.clone());
-            for definition in &options.definitions {
+            if let Some(store) = &store {
+                store.restore(&mut catalog)?;
+            }
+            for definition in definitions {
                 catalog.execute(definition).map_err(BrokerStartError::Definition)?;
             }
             let shard = ShardId(id);

@@ -5,6 +5,7 @@
 //! outputs and the broker core.
 
 use crate::connections::Connections;
+use crate::definition_journal::DefinitionJournal;
 use crate::dispatcher::Dispatcher;
 use crate::effects::ShardEffects;
 use crate::limits::{
@@ -53,6 +54,13 @@ impl Shard {
         }
         let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared, memory };
         Shard { dispatcher: Dispatcher::new(sessions), throttle: PublisherThrottle::default() }
+    }
+
+    /// Makes definitions durable, on shard 0. Its catalog must hold what was recovered, and no client be connected.
+    pub fn set_journal(&mut self, journal: DefinitionJournal) {
+        let Sessions { effects, shared, .. } = &mut self.dispatcher.sessions;
+        effects.journal = Some(Box::new(journal));
+        shared.store.set_durable_definitions(None);
     }
 
     /// Lets clients that show a certificate log in by it (SASL EXTERNAL).
@@ -117,6 +125,7 @@ impl Shard {
         self.run_queue_timers();
         self.run_deferred_work(now);
         self.dispatcher.propagate_bindings(now);
+        self.dispatcher.sessions.poll_journal(now);
         self.dispatcher.run_deferred(now);
         self.dispatcher.run_timers(now);
         self.dispatcher.sessions.check_memory(now);
@@ -230,6 +239,7 @@ impl Shard {
             || !effects.refusals.is_empty()
             || self.dispatcher.reviews_access()
             || self.dispatcher.federation_links.has_dials()
+            || effects.journal.as_ref().is_some_and(|journal| journal.has_work())
         {
             return TickOutcome::More;
         }
@@ -243,7 +253,10 @@ impl Shard {
         let links_at = self.dispatcher.federation_links.next_timer();
         let logins_at = self.dispatcher.login.next_turn();
         let disk_at = effects.store.as_ref().and_then(|store| store.timer_us()).map(|time_us| options.instant(time_us));
-        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at, disk_at];
+        let journal_at =
+            effects.journal.as_ref().and_then(|journal| journal.timer_us()).map(|time_us| options.instant(time_us));
+        let until =
+            [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at, disk_at, journal_at];
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 

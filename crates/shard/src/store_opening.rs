@@ -1,10 +1,14 @@
 //! Opening the store of a broker: its folders, and the log of each shard.
 
+use crate::definition_journal::DefinitionJournal;
+use crate::definition_recovery::{DefinitionRecoveryError, JOURNAL_LOG, RecoveredDefinitions, recover_definitions};
 use crate::disk_signal::DiskSignal;
 use crate::message_recovery::LogSource;
 use crate::message_store::MessageStore;
 use crate::shard::Shard;
 use crate::store_options::StoreOptions;
+use catalog::{Catalog, Definition, ShardId};
+use definitions::RestoreFault;
 use disk::{FileDisk, SegmentFolder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +24,13 @@ pub enum StoreOpenError {
         error: ScanError,
     },
     Disk(DiskError),
+    /// The journal of definitions is damaged, or does not say what is defined.
+    Definitions {
+        folder: String,
+        error: DefinitionRecoveryError,
+    },
+    /// What was defined cannot be defined any more.
+    Restore(RestoreFault),
     /// The broker has another number of shards than the store has logs.
     Logs {
         logs: u16,
@@ -35,6 +46,8 @@ impl std::fmt::Display for StoreOpenError {
             }
             StoreOpenError::Log { folder, error } => write!(f, "{folder}: {error}"),
             StoreOpenError::Disk(error) => error.fmt(f),
+            StoreOpenError::Definitions { folder, error } => write!(f, "{folder}: {error}"),
+            StoreOpenError::Restore(fault) => fault.fmt(f),
             StoreOpenError::Logs { logs, shards } => write!(
                 f,
                 "the store has {logs} logs, one for each shard, and the broker is to have {shards}: this cannot be changed yet"
@@ -55,22 +68,48 @@ pub(crate) struct RecoveryTotals {
     messages: AtomicU64,
 }
 
+fn read_definitions(options: &StoreOptions, folder: &SegmentFolder) -> Result<RecoveredDefinitions, StoreOpenError> {
+    folder.sync(JOURNAL_LOG)?;
+    let segments = folder.segments(JOURNAL_LOG)?;
+    recover_definitions(options.tag(), segments, options.on_damage(), &mut folder.clone()).map_err(|error| {
+        StoreOpenError::Definitions { folder: options.definitions_folder.display().to_string(), error }
+    })
+}
+
 /// The store of a broker, opened: every shard recovers its own log.
 #[derive(Clone)]
 pub(crate) struct OpenStore {
     options: Arc<StoreOptions>,
+    definitions_folder: SegmentFolder,
+    definitions: Arc<RecoveredDefinitions>,
     folder: SegmentFolder,
     totals: Arc<RecoveryTotals>,
 }
 
 impl OpenStore {
-    /// Opens the folders.
+    /// Opens the folders, and reads the definitions.
     pub fn open(options: StoreOptions, shards: u16) -> Result<Self, StoreOpenError> {
         if options.logs != shards {
             return Err(StoreOpenError::Logs { logs: options.logs, shards });
         }
+        let definitions_folder = SegmentFolder::open(&options.definitions_folder)?;
+        let definitions = read_definitions(&options, &definitions_folder)?;
+        for damage in &definitions.damage {
+            tracing::error!(%damage, "definitions are lost");
+        }
         let folder = SegmentFolder::open(&options.log_folder)?;
-        Ok(OpenStore { options: Arc::new(options), folder, totals: Arc::default() })
+        let (options, definitions) = (Arc::new(options), Arc::new(definitions));
+        Ok(OpenStore { options, definitions_folder, definitions, folder, totals: Arc::default() })
+    }
+
+    /// What is defined over the definitions of the store; `None` if it has none, as at the first start.
+    pub fn definitions_over(&self) -> Option<&[Definition]> {
+        (!self.definitions.definitions.is_empty()).then_some(&*self.options.definitions)
+    }
+
+    /// Defines what was defined in an earlier life.
+    pub fn restore(&self, catalog: &mut Catalog) -> Result<(), StoreOpenError> {
+        self.definitions.definitions.restore(catalog).map(drop).map_err(StoreOpenError::Restore)
     }
 
     /// Recovers the log of a shard, on the shard's own thread, and appends to it from then on.
@@ -88,13 +127,19 @@ impl OpenStore {
         totals.messages.fetch_add(recovered.messages, Ordering::Relaxed);
         let disk = FileDisk::start(folder.clone(), &format!("disk-{}", log.0), signal.callback())?;
         shard.set_store(MessageStore::new(recovered, Box::new(disk), options.messages()));
+        if shard.id() == ShardId(0) {
+            let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", signal.callback())?;
+            shard.set_journal(DefinitionJournal::new(&self.definitions, Box::new(disk)));
+        }
         Ok(())
     }
 
     /// Logs what was found, once all shards have recovered.
     pub fn log_recovery(&self, took: Duration) {
+        let queues = self.definitions.definitions.counts().into_iter().find(|(what, _)| *what == "queues");
+        let queues = queues.map(|(_, count)| count);
         let messages = self.totals.messages.load(Ordering::Relaxed);
         let (folder, took_us) = (self.options.log_folder.display(), took.as_micros() as u64);
-        tracing::info!(%folder, messages, took_us, "the store is open");
+        tracing::info!(%folder, queues, messages, took_us, "the store is open");
     }
 }

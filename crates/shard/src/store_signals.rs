@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Shared by all shards.
 pub(crate) struct StoreSignals {
-    /// Definitions up to this version are durable, or need not be.
-    durable_definitions: AtomicU64,
+    /// Definitions before this version are durable, or need not be.
+    first_undurable: AtomicU64,
     /// Shards whose disk has too little free space.
     shards_without_space: AtomicU32,
     /// Why the broker ends.
@@ -18,7 +18,7 @@ impl Default for StoreSignals {
     /// Without a journal no message waits for definitions.
     fn default() -> Self {
         StoreSignals {
-            durable_definitions: AtomicU64::new(u64::MAX),
+            first_undurable: AtomicU64::new(u64::MAX),
             shards_without_space: AtomicU32::new(0),
             failure: OnceLock::new(),
         }
@@ -26,15 +26,15 @@ impl Default for StoreSignals {
 }
 
 impl StoreSignals {
-    /// Shard 0: definitions up to this version are durable.
-    pub fn set_durable_definitions(&self, version: u64) {
-        self.durable_definitions.store(version, Ordering::Release);
+    /// Shard 0: definitions up to this version are durable; none if there is none, not even those that the broker began with.
+    pub fn set_durable_definitions(&self, version: Option<u64>) {
+        self.first_undurable.store(version.map_or(0, |version| version + 1), Ordering::Release);
     }
 
-    /// The version up to which definitions are durable.
+    /// The first version of the definitions that is not durable.
     #[inline]
-    pub fn durable_definitions(&self) -> u64 {
-        self.durable_definitions.load(Ordering::Acquire)
+    pub fn first_undurable(&self) -> u64 {
+        self.first_undurable.load(Ordering::Acquire)
     }
 
     /// The disk of one more shard has too little space, or of one less.

@@ -1,7 +1,9 @@
 //! The store's part of a shard's tick: at its beginning what the disk has done, at its end what it is asked for.
 
+use crate::definition_journal::JournalEvent;
 use crate::sessions::Sessions;
 use std::time::Instant;
+use store::DiskError;
 
 impl Sessions {
     /// Takes what the disk has done, and tells the broker core what is durable.
@@ -10,11 +12,45 @@ impl Sessions {
         let Some(mut store) = effects.store.take() else { return };
         let now_us = options.time_us(now);
         store.complete(now_us);
-        let durable = store.take_durable(shared.store.durable_definitions());
+        let durable = store.take_durable(shared.store.first_undurable());
         effects.store = Some(store);
         if let Some(ticket) = durable {
             broker.durable(ticket, effects);
             broker.flush_batch(effects);
+        }
+    }
+
+    /// Shard 0: writes what definitions have changed, and tells all shards what is durable.
+    pub fn poll_journal(&mut self, now: Instant) {
+        let Sessions { options, broker, effects, shared, .. } = self;
+        let now_us = options.time_us(now);
+        let mut failure = None;
+        while let Some(event) = effects.poll_journal(broker.catalog(), now_us) {
+            match event {
+                JournalEvent::Durable(version) => {
+                    broker.definitions_durable(version, effects);
+                    broker.flush_batch(effects);
+                    shared.store.set_durable_definitions(Some(version));
+                    // Groups of messages may have waited for it.
+                    effects.mailbox.wake_others();
+                }
+                JournalEvent::NoSpace(error) => {
+                    tracing::warn!(%error, "the disk is full");
+                    shared.store.set_space(false);
+                }
+                JournalEvent::Space => shared.store.set_space(true),
+                JournalEvent::Failed(error) => failure = Some(error),
+            }
+        }
+        failure.iter().for_each(|error| self.fail(error));
+    }
+
+    /// The disk has failed: the broker ends.
+    fn fail(&self, error: &DiskError) {
+        if self.shared.store.fail(&error.text) {
+            tracing::error!(shard = self.options.shard.0, %error, "the disk has failed: the broker ends");
+            self.shared.reactor().stop();
+            self.effects.mailbox.wake_others();
         }
     }
 
@@ -23,27 +59,22 @@ impl Sessions {
         let Sessions { options, broker, effects, shared, .. } = self;
         let Some(store) = &mut effects.store else { return };
         let now_us = options.time_us(now);
-        store.submit(0, now_us);
+        store.submit(broker.definitions_version(), now_us);
         store.check_space(now_us, &shared.store);
-        if let Some(error) = store.failure()
-            && shared.store.fail(&error.text)
-        {
-            tracing::error!(shard = options.shard.0, %error, "the disk has failed: the broker ends");
-            shared.reactor().stop();
-            effects.mailbox.wake_others();
-        }
+        let failure = store.failure().cloned();
         let is_full = shared.store.is_disk_full();
         if is_full != broker.disk_alarm() {
             tracing::warn!(shard = options.shard.0, is_full, "free space of the disk");
             broker.set_disk_alarm(is_full, effects);
         }
+        failure.iter().for_each(|error| self.fail(error));
     }
 
     /// Writes what is not durable yet, before the end of the shard.
     pub fn close_store(&mut self, now: Instant, wait: impl FnMut()) {
-        let Sessions { options, effects, .. } = self;
+        let Sessions { options, broker, effects, .. } = self;
         let Some(store) = &mut effects.store else { return };
-        if !store.close(0, options.time_us(now), wait) {
+        if !store.close(broker.definitions_version(), options.time_us(now), wait) {
             tracing::warn!(shard = options.shard.0, "the disk did not take everything: what was not confirmed is lost");
         }
     }
@@ -52,6 +83,6 @@ impl Sessions {
     #[inline]
     pub fn has_store_news(&self) -> bool {
         let Some(store) = &self.effects.store else { return false };
-        store.has_durable(self.shared.store.durable_definitions())
+        store.has_durable(self.shared.store.first_undurable())
     }
 }

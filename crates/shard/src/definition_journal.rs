@@ -1,0 +1,281 @@
+//! The journal of definitions: makes what survives a restart durable, on shard 0.
+//!
+//! Enters: changes with their versions; completions of the disk.  Leaves: requests to the disk; up to which version definitions
+//!         are durable.
+//! Owns:   the journal's log, its snapshots and its segments.
+//!
+//! The changes of one tick are one write. Each life of a broker begins with a snapshot of all that is defined, written in steps
+//! between the changes; when it is durable, so are the changes, and what is older is removed. When the journal has grown, there
+//! is another one.
+
+use crate::definition_recovery::{JOURNAL_LOG, RecoveredDefinitions};
+use crate::limits::{
+    JOURNAL_GROWTH_BYTES_MIN, JOURNAL_GROWTH_FACTOR, JOURNAL_RETRY_US, JOURNAL_SEGMENT_BYTES,
+    SNAPSHOT_PENDING_BYTES_MAX,
+};
+use catalog::Catalog;
+use definitions::limits::SNAPSHOT_STEP_PLACES;
+use definitions::{CatalogSnapshot, EntryWriter, JournalRecord};
+use disk::Disk;
+use std::collections::VecDeque;
+use store::{Completion, DiskError, GroupNumber, LogEvent, LogWriter, Request, SegmentId, SegmentNumber};
+
+/// What the owner of a journal must know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum JournalEvent {
+    /// Definitions are durable up to this version. Before the first of these events none are, not even those with which the
+    /// broker started.
+    Durable(u64),
+    /// There is no space for another segment.
+    NoSpace(DiskError),
+    /// There is space again.
+    Space,
+    /// The journal cannot be written any more, and nothing becomes durable. Comes once.
+    Failed(DiskError),
+}
+
+/// A snapshot that is being written.
+#[derive(Default)]
+struct PendingSnapshot {
+    walk: CatalogSnapshot,
+    /// The group that it begins in.
+    begin: Option<GroupNumber>,
+    /// The segment that it begins in, once that is durable.
+    first_segment: Option<SegmentNumber>,
+    /// The group that it ends in.
+    end: Option<GroupNumber>,
+    bytes: u64,
+}
+
+/// The journal of definitions.
+pub struct DefinitionJournal {
+    writer: LogWriter,
+    disk: Box<dyn Disk>,
+    entry: EntryWriter,
+    /// The last version that was executed.
+    version: u64,
+    /// Groups that are not durable and have changes, each with the first version in it.
+    pending: VecDeque<(GroupNumber, u64)>,
+    /// What has been reported durable.
+    durable: Option<u64>,
+    snapshot: Option<PendingSnapshot>,
+    /// A snapshot of this life is durable.
+    is_rooted: bool,
+    /// The segments with groups, the oldest first.
+    segments: VecDeque<SegmentNumber>,
+    /// Those before this one are not needed any more.
+    first_needed: SegmentNumber,
+    is_removing: bool,
+    /// Bytes of the last snapshot, and bytes written since it began.
+    snapshot_bytes: u64,
+    grown_bytes: u64,
+    /// When segments are tried to be made again.
+    retry_at_us: Option<u64>,
+    has_failed: bool,
+}
+
+impl DefinitionJournal {
+    /// A journal that goes on where recovery has found its end. It begins with a snapshot of what the catalog holds when it is
+    /// first polled; every change from then on must be appended.
+    pub fn new(recovered: &RecoveredDefinitions, disk: Box<dyn Disk>) -> Self {
+        DefinitionJournal {
+            writer: LogWriter::new(recovered.end.clone(), JOURNAL_SEGMENT_BYTES),
+            disk,
+            entry: EntryWriter::default(),
+            version: 0,
+            pending: VecDeque::new(),
+            durable: None,
+            snapshot: Some(PendingSnapshot::default()),
+            is_rooted: false,
+            segments: recovered.segments.iter().copied().collect(),
+            first_needed: SegmentNumber(0),
+            is_removing: false,
+            snapshot_bytes: 0,
+            grown_bytes: 0,
+            retry_at_us: None,
+            has_failed: false,
+        }
+    }
+
+    /// Appends what a version changed: possibly nothing. Returns whether somebody who waits for it has to wait.
+    pub fn append(&mut self, version: u64, records: &[JournalRecord]) -> bool {
+        debug_assert!(version > self.version, "versions are executed in their order");
+        self.version = version;
+        if records.is_empty() {
+            return false;
+        }
+        if self.has_failed {
+            // It never becomes durable.
+            return true;
+        }
+        records.iter().for_each(|record| self.entry.push(record));
+        let (_, group) = self.append_entry();
+        if self.pending.back().is_none_or(|(last, _)| *last != group) {
+            self.pending.push_back((group, version));
+        }
+        true
+    }
+
+    /// Appends the entry. Returns the groups of its first and last pieces.
+    fn append_entry(&mut self) -> (GroupNumber, GroupNumber) {
+        let Self { writer, entry, version, .. } = self;
+        let mut groups = None;
+        entry.finish(|piece| {
+            let group = writer.append(|group| group.definition(*version, piece));
+            groups = Some((groups.map_or(group, |(first, _)| first), group));
+        });
+        groups.unwrap_or_else(|| unreachable!("an entry has a piece"))
+    }
+
+    /// Whether so much waits for the disk that no more definitions should be executed.
+    pub fn is_congested(&self) -> bool {
+        self.writer.is_congested()
+    }
+
+    /// Up to which version definitions are durable; none are before the first snapshot is.
+    pub fn durable_version(&self) -> Option<u64> {
+        self.durable
+    }
+
+    /// Bytes that wait for the disk.
+    pub fn pending_bytes(&self) -> usize {
+        self.writer.pending_bytes()
+    }
+
+    /// Whether polling does something although nothing has happened.
+    pub fn has_work(&self) -> bool {
+        !self.has_failed && self.walks() && self.writer.pending_bytes() < SNAPSHOT_PENDING_BYTES_MAX
+    }
+
+    /// Whether a snapshot has more to write.
+    fn walks(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(|snapshot| snapshot.end.is_none())
+    }
+
+    /// When polling has something to do although nothing has happened.
+    pub fn timer_us(&self) -> Option<u64> {
+        self.writer.timer_us().into_iter().chain(self.retry_at_us.filter(|_| !self.has_failed)).min()
+    }
+
+    /// Handles what the disk has done, goes on with a snapshot of `catalog`, and writes what was appended. Call it at the end of
+    /// each tick, until it returns nothing. `salt` is drawn for plain passwords.
+    pub fn poll(&mut self, catalog: &Catalog, now_us: u64, salt: &mut dyn FnMut() -> [u8; 4]) -> Option<JournalEvent> {
+        while let Some(completion) = self.disk.poll() {
+            let event = self.complete(completion, now_us);
+            if event.is_some() {
+                return event;
+            }
+        }
+        if self.has_failed {
+            return None;
+        }
+        if self.has_work() {
+            self.go_on_with_snapshot(catalog, salt);
+        }
+        if self.retry_at_us.is_some_and(|retry_at_us| retry_at_us <= now_us) {
+            self.retry_at_us = None;
+            self.writer.retry_making();
+        }
+        while let Some(request) = self.writer.poll(now_us, true) {
+            self.submit(request);
+        }
+        self.begin_snapshot_when_grown();
+        self.remove_segments();
+        self.report_durable()
+    }
+
+    fn submit(&mut self, request: Request) {
+        if let Request::Write { segment, group, .. } = &request {
+            self.grown_bytes += group.bytes().len() as u64;
+            if self.segments.back() != Some(&segment.number) {
+                self.segments.push_back(segment.number);
+            }
+        }
+        self.disk.submit(request);
+    }
+
+    fn complete(&mut self, completion: Completion, now_us: u64) -> Option<JournalEvent> {
+        let written = match &completion {
+            Completion::Written { segment, .. } => Some(segment.number),
+            Completion::Made { .. } | Completion::Read { .. } => None,
+            Completion::Removed { segment, result } => {
+                self.is_removing = false;
+                self.segments.retain(|number| *number != segment.number);
+                return result.clone().err().map(|error| self.fail(error));
+            }
+        };
+        match self.writer.complete(completion, now_us)? {
+            LogEvent::Durable(group) => {
+                self.on_durable(group, written);
+                None
+            }
+            LogEvent::NoSpace(error) => {
+                self.retry_at_us = Some(now_us + JOURNAL_RETRY_US);
+                Some(JournalEvent::NoSpace(error))
+            }
+            LogEvent::Space => Some(JournalEvent::Space),
+            LogEvent::Failed(error) => Some(self.fail(error)),
+        }
+    }
+
+    fn fail(&mut self, error: DiskError) -> JournalEvent {
+        self.has_failed = true;
+        JournalEvent::Failed(error)
+    }
+
+    /// A group is durable, in this segment.
+    fn on_durable(&mut self, group: GroupNumber, segment: Option<SegmentNumber>) {
+        while self.pending.front().is_some_and(|(pending, _)| *pending <= group) {
+            self.pending.pop_front();
+        }
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if snapshot.first_segment.is_none() && snapshot.begin.is_some_and(|begin| begin <= group) {
+            snapshot.first_segment = segment;
+        }
+        if snapshot.end.is_none_or(|end| end > group) {
+            return;
+        }
+        (self.snapshot_bytes, self.is_rooted) = (snapshot.bytes, true);
+        self.first_needed = snapshot.first_segment.unwrap_or(self.first_needed);
+        self.snapshot = None;
+    }
+
+    /// Writes one step of a snapshot.
+    fn go_on_with_snapshot(&mut self, catalog: &Catalog, salt: &mut dyn FnMut() -> [u8; 4]) {
+        let Some(mut snapshot) = self.snapshot.take() else { return };
+        let is_complete = snapshot.walk.step(catalog, &mut self.entry, SNAPSHOT_STEP_PLACES, salt);
+        snapshot.bytes += self.entry.bytes() as u64;
+        let (first, last) = self.append_entry();
+        snapshot.begin.get_or_insert(first);
+        snapshot.end = is_complete.then_some(last);
+        self.snapshot = Some(snapshot);
+    }
+
+    fn begin_snapshot_when_grown(&mut self) {
+        let growth_bytes_max = JOURNAL_GROWTH_BYTES_MIN.max(self.snapshot_bytes * JOURNAL_GROWTH_FACTOR);
+        if self.snapshot.is_none() && self.grown_bytes > growth_bytes_max {
+            (self.snapshot, self.grown_bytes) = (Some(PendingSnapshot::default()), 0);
+        }
+    }
+
+    /// Removes what is older than the last snapshot, one segment after another, the oldest first: what is left of a journal has
+    /// no gaps.
+    fn remove_segments(&mut self) {
+        if let Some(&number) = self.segments.front().filter(|number| **number < self.first_needed)
+            && !self.is_removing
+        {
+            self.is_removing = true;
+            self.disk.submit(Request::Remove { segment: SegmentId { log: JOURNAL_LOG, number } });
+        }
+    }
+
+    /// Says up to which version definitions are durable, if that has changed.
+    fn report_durable(&mut self) -> Option<JournalEvent> {
+        let durable = self.pending.front().map_or(self.version, |(_, version)| version - 1);
+        if !self.is_rooted || self.durable == Some(durable) {
+            return None;
+        }
+        self.durable = Some(durable);
+        Some(JournalEvent::Durable(durable))
+    }
+}
