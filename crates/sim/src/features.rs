@@ -88,6 +88,13 @@ impl Workload for FeatureWorkload {
         EventHandler { world, model: &mut self.model, suspicions: &mut self.suspicions }.on_event(client, event);
     }
 
+    fn check_step(&mut self, world: &mut SimulatedWorld) {
+        let failure = world.brokers.iter().find_map(|broker| broker.shared.disk_failure().map(str::to_owned));
+        if let Some(why) = failure {
+            world.trace.fail(format!("the broker ends, and no disk has failed: {why}"));
+        }
+    }
+
     fn begin_rest(&mut self, world: &SimulatedWorld) {
         self.progress = (self.model.now, world.trace.digest);
     }
