@@ -155,8 +155,14 @@ impl Broker {
         self.data.dispatcher.queues.by_uid(uid)
     }
 
+    /// Whether messages with this number are of this shard: it has their queue, or delays them.
+    pub fn is_there(&self, uid: QueueUid) -> bool {
+        self.queue_of(uid).is_some() || self.data.forwarder.delays(uid)
+    }
+
     fn restoration(&mut self) -> Restoration<'_> {
-        Restoration { dispatcher: &mut self.data.dispatcher }
+        let DataPlane { dispatcher, forwarder, .. } = &mut self.data;
+        Restoration { catalog: &self.definitions.catalog, dispatcher, forwarder }
     }
 
     /// A message of an earlier life of this broker, before any client connects: a queue gets its messages in the order of their

@@ -20,8 +20,8 @@ pub struct ChannelConfirms {
     pub confirmed: u64,
     /// Publishes that wait for other shards: the number of each, and how many answers it lacks.
     pub pending: VecDeque<(u64, u32)>,
-    /// Publishes that wait for the store, in runs that follow one another.
-    stored: VecDeque<StoredRun>,
+    /// Publishes that wait for the store, in runs that follow one another. Most channels never have any.
+    stored: Option<Box<VecDeque<StoredRun>>>,
     /// Publishes that a queue refused, and that the client was not sent a `basic.nack` for yet.
     pub refused: BTreeSet<u64>,
     /// The channel is on the list of those whose confirms are due.
@@ -32,36 +32,43 @@ impl ChannelConfirms {
     /// Every publish up to this number is safe.
     pub fn last_safe(&self) -> u64 {
         let answered = self.pending.front().map_or(self.published, |&(number, _)| number - 1);
-        let durable = self.stored.front().map_or(self.published, |run| run.first - 1);
+        let durable = self.first_stored().map_or(self.published, |run| run.first - 1);
         answered.min(durable)
+    }
+
+    #[inline]
+    fn first_stored(&self) -> Option<&StoredRun> {
+        self.stored.as_ref()?.front()
     }
 
     /// Whether no publish waits for other shards or the store.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.stored.is_empty()
+        self.pending.is_empty() && self.first_stored().is_none()
     }
 
     /// A publish, the last or one whose forwarding goes on, waits for a ticket of the store. Those that wait for tickets behind
     /// `sealed` are one run. Returns whether it begins one.
     #[inline]
     pub fn await_ticket(&mut self, number: u64, ticket: u64, sealed: u64) -> bool {
-        if let Some(run) = self.stored.back_mut()
+        let stored = self.stored.get_or_insert_default();
+        if let Some(run) = stored.back_mut()
             && (run.last_ticket > sealed || run.last_ticket >= ticket)
         {
             run.last_ticket = run.last_ticket.max(ticket);
             return false;
         }
-        self.stored.push_back(StoredRun { first: number, first_ticket: ticket, last_ticket: ticket });
+        stored.push_back(StoredRun { first: number, first_ticket: ticket, last_ticket: ticket });
         true
     }
 
     /// The store has made everything up to this ticket durable. If a run waits for further ones, returns the next.
     pub fn on_durable(&mut self, ticket: u64) -> Option<u64> {
-        while self.stored.front().is_some_and(|run| run.last_ticket <= ticket) {
-            self.stored.pop_front();
+        let stored = self.stored.as_mut()?;
+        while stored.front().is_some_and(|run| run.last_ticket <= ticket) {
+            stored.pop_front();
         }
-        let run = self.stored.front_mut().filter(|run| run.first_ticket <= ticket)?;
+        let run = stored.front_mut().filter(|run| run.first_ticket <= ticket)?;
         run.first_ticket = ticket + 1;
         Some(run.first_ticket)
     }
@@ -103,7 +110,10 @@ mod tests {
         // The next tick.
         let first = [(5, 13), (5, 14), (6, 15)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 13));
         assert_eq!(first, [false, true, false]);
-        assert_eq!((confirms.last_safe(), confirms.stored.len(), confirms.is_idle()), (1, 2, false));
+        assert_eq!(
+            (confirms.last_safe(), confirms.stored.as_ref().map_or(0, |runs| runs.len()), confirms.is_idle()),
+            (1, 2, false)
+        );
         assert_eq!((confirms.on_durable(11), confirms.last_safe()), (Some(12), 1));
         assert_eq!(
             (confirms.on_durable(13), confirms.last_safe()),

@@ -7,7 +7,7 @@ use crate::carbon_copies::{continue_search, find_again};
 use crate::confirms::{PublisherConfirms, SourceKey};
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeadLetterTarget, DeathHistory, DeathHistoryWriter};
-use crate::dispatcher::Dispatcher;
+use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, RoutePart};
 use crate::ids::StoredPosition;
@@ -185,7 +185,9 @@ impl DeadLetterRouter {
             stamped = changed;
             content.properties = &stamped;
         }
-        if !route.held.is_empty() && !paths.forwarder.delay(route, &content, paths.dispatcher, catalog, fx) {
+        if !route.held.is_empty()
+            && paths.forwarder.delay(route, &content, paths.dispatcher, catalog, fx) == EnqueueResult::Refused
+        {
             paths.forwarder.unroutable += 1;
         }
         let mut kept = None;

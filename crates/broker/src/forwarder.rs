@@ -3,15 +3,17 @@
 use crate::carbon_copies::{continue_search, find_again};
 use crate::confirms::{PublisherConfirms, SourceKey};
 use crate::delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
+use crate::delayed_record::{self, delayed_uid, delaying_shard};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::{AppendResult, Effects};
-use crate::ids::{PublishKey, ShardIdentity};
+use crate::ids::{PublishKey, QueuePosition, ShardIdentity, StoredPosition};
 use crate::limits::{DELAYED_MESSAGES_MAX, DELAYED_PER_CHECK};
 use crate::message::{BodyRef, Content, Message};
 use crate::queue_timers::TimerTarget;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::stamps::MessageStamps;
-use catalog::{Catalog, KeyedRoute, QueueId, QueueRoute, RoutedQueue, ShardId};
+use catalog::{Catalog, KeyedRoute, QueueId, QueueRoute, QueueUid, RoutedQueue, ShardId};
+use slab::Pool;
 use std::sync::Arc;
 use wire::RawProperties;
 
@@ -62,7 +64,7 @@ pub(crate) struct Forwarder {
     identity: ShardIdentity,
     pub delayed: DelayedMessages,
     /// What the budget of a turn has left of the message whose delay was over.
-    released: Option<ReleasedMessage>,
+    released: Option<(ReleasedMessage, Option<SourceKey>)>,
     pub stamps: MessageStamps,
     /// Messages that no queue took.
     pub unroutable: u64,
@@ -91,12 +93,10 @@ impl Forwarder {
         fx: &mut E,
     ) -> ForwardResult {
         let mut kept: Option<Message> = None;
-        let mut result = ForwardResult {
-            answers_awaited: 0,
-            ticket: None,
-            rest: None,
-            refused: !route.held.is_empty() && !self.delay(route, content, dispatcher, catalog, fx),
-        };
+        let mut result = ForwardResult { answers_awaited: 0, ticket: None, rest: None, refused: false };
+        if !route.held.is_empty() {
+            result.note(self.delay(route, content, dispatcher, catalog, fx));
+        }
         match &*route.queues {
             [] => {}
             [only] if self.identity.is_home(only.home) => {
@@ -193,7 +193,7 @@ impl Forwarder {
         }
     }
 
-    /// Holds a message in the exchanges of its route that delay it. Returns whether they had capacity.
+    /// Holds a message in the exchanges of its route that delay it, if they have capacity.
     #[cold]
     pub fn delay<E: Effects>(
         &mut self,
@@ -202,22 +202,58 @@ impl Forwarder {
         dispatcher: &mut Dispatcher,
         catalog: &Catalog,
         fx: &mut E,
-    ) -> bool {
+    ) -> EnqueueResult {
         let delay_ms = catalog::delay_ms(content.properties()).unwrap_or_default();
         if !self.delayed.has_capacity(route.held.len()) {
-            return false;
+            return EnqueueResult::Refused;
         }
         let at_us = dispatcher.now_us.saturating_add(u64::from(delay_ms) * 1_000);
         let properties = negate_delay(content.properties(), delay_ms);
         // Its time to live in queues begins when the delay is over.
         let message = Content { properties: &properties, arrived_us: at_us, ..*content }.keep(fx.pool());
+        let is_stored = dispatcher.queues.has_store && message.is_persistent();
+        let mut append = AppendResult::Durable;
         for exchange in route.held.iter().filter_map(|&id| catalog.exchange_info(id)) {
+            let is_stored = is_stored && exchange.durable;
             let (vhost, exchange, message) = (exchange.vhost, exchange.name.clone(), message.clone());
-            self.delayed.insert(at_us, DelayedMessage { vhost, exchange, message });
+            let delayed = DelayedMessage { vhost, exchange, message };
+            let mut stored = None;
+            if is_stored {
+                let position = self.delayed.next_position;
+                self.delayed.next_position = QueuePosition(position.0 + 1);
+                let uid = delayed_uid(self.identity.shard);
+                // The last ticket is durable after the others.
+                append = fx.append(uid, position, &delayed_record::record(&delayed, catalog, fx.pool()));
+                stored = Some(StoredPosition { uid, position });
+            }
+            self.delayed.insert(at_us, delayed, stored);
         }
         let timers = &mut dispatcher.queues.housekeeping.timers;
         timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, at_us);
-        true
+        EnqueueResult::Accepted(append)
+    }
+
+    /// Whether delayed messages with this number in the store are of this shard. If there are fewer shards than there were, each
+    /// has those of several.
+    pub fn delays(&self, uid: QueueUid) -> bool {
+        delaying_shard(uid).is_some_and(|shard| self.identity.is_home(ShardId(shard.0 % self.identity.shards)))
+    }
+
+    /// A delayed message of an earlier life of the broker.
+    pub fn restore_delayed(&mut self, stored: StoredPosition, record: &Message, catalog: &Catalog, pool: &Pool) {
+        let delayed = delayed_record::delayed(record, catalog, pool);
+        self.delayed.restore(record.arrived_us(), delayed, Some(stored));
+    }
+
+    /// The delayed messages with this number are restored; positions go on from one.
+    pub fn finish_restore(&mut self, uid: QueueUid, next: &[QueuePosition], dispatcher: &mut Dispatcher) {
+        if uid == delayed_uid(self.identity.shard) {
+            self.delayed.next_position = next.iter().copied().fold(self.delayed.next_position, QueuePosition::max);
+        }
+        if let Some(at_us) = self.delayed.next() {
+            let timers = &mut dispatcher.queues.housekeeping.timers;
+            timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, at_us);
+        }
     }
 
     /// Forwards the messages whose delay is over, as far as the budget of the turn allows.
@@ -232,11 +268,18 @@ impl Forwarder {
             if dispatcher.work.is_spent() {
                 break;
             }
-            let due = self.released.take();
-            let due = due.or_else(|| self.delayed.pop_due(dispatcher.now_us).map(ReleasedMessage::Due));
-            let Some(released) = due else { break };
+            let due = self.released.take().or_else(|| {
+                let (message, stored) = self.delayed.pop_due(dispatcher.now_us)?;
+                Some((ReleasedMessage::Due(message), stored.map(|stored| confirms.hold_source(stored))))
+            });
+            let Some((released, source)) = due else { break };
             dispatcher.work.draw(1);
-            self.released = self.forward_delayed(released, (&mut *dispatcher, &mut *confirms), catalog, fx);
+            let to = (&mut *dispatcher, &mut *confirms);
+            match (self.forward_delayed(released, source, to, catalog, fx), source) {
+                (Some(rest), source) => self.released = Some((rest, source)),
+                (None, Some(source)) => confirms.release_source(source, fx),
+                (None, None) => {}
+            }
         }
         // These have no publisher to throttle.
         dispatcher.flow.slow_queue = None;
@@ -258,13 +301,14 @@ impl Forwarder {
     fn forward_delayed<E: Effects>(
         &mut self,
         released: ReleasedMessage,
+        source: Option<SourceKey>,
         (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         catalog: &mut Catalog,
         fx: &mut E,
     ) -> Option<ReleasedMessage> {
         let (message, route) = match released {
             ReleasedMessage::Routed { message, route, next } => {
-                return self.forward_released(message, route, next, (dispatcher, confirms), fx);
+                return self.forward_released((message, source), route, next, (dispatcher, confirms), fx);
             }
             ReleasedMessage::Searching { message, mut search } => {
                 let properties = RawProperties::new(message.content().properties);
@@ -294,20 +338,20 @@ impl Forwarder {
         {
             message = Content { properties: &changed, ..message.content() }.keep(fx.pool());
         }
-        self.forward_released(message, route, 0, (dispatcher, confirms), fx)
+        self.forward_released((message, source), route, 0, (dispatcher, confirms), fx)
     }
 
     /// Adds a message whose delay is over to its queues from the one at an index on.
     fn forward_released<E: Effects>(
         &mut self,
-        message: Message,
+        (message, source): (Message, Option<SourceKey>),
         route: Arc<QueueRoute>,
         from: usize,
         (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         fx: &mut E,
     ) -> Option<ReleasedMessage> {
         let is_wanted = |_: &RoutedQueue| true;
-        let part = RoutePart { queues: &route.queues, from, is_wanted, work_each: 0, source: None };
+        let part = RoutePart { queues: &route.queues, from, is_wanted, work_each: 0, source };
         let mut kept = Some(message.clone());
         let next = self.forward_part(&part, &message.content(), &mut kept, (dispatcher, confirms), fx)?;
         Some(ReleasedMessage::Routed { message, route, next })

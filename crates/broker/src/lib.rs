@@ -45,6 +45,7 @@ mod declarations;
 mod deferred_work;
 mod definitions;
 mod delayed_messages;
+mod delayed_record;
 mod delivery_count;
 mod direct_reply;
 mod dispatcher;

@@ -1,15 +1,19 @@
-//! Restoration: durable queues get the messages of an earlier life of the broker, before any client connects.
+//! Restoration: durable queues, and exchanges that delay, get the messages of an earlier life of the broker, before any client
+//! connects.
 
 use crate::delivery_count::with_delivery_count;
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
-use crate::ids::QueuePosition;
+use crate::forwarder::Forwarder;
+use crate::ids::{QueuePosition, StoredPosition};
 use crate::ready_messages::QueueEntry;
-use catalog::QueueUid;
+use catalog::{Catalog, QueueUid};
 
 /// What a message from the store may touch.
 pub(crate) struct Restoration<'a> {
+    pub catalog: &'a Catalog,
     pub dispatcher: &'a mut Dispatcher,
+    pub forwarder: &'a mut Forwarder,
 }
 
 impl Restoration<'_> {
@@ -21,6 +25,11 @@ impl Restoration<'_> {
         times_returned: u32,
         fx: &mut E,
     ) -> bool {
+        if self.forwarder.delays(uid) {
+            let stored = StoredPosition { uid, position: entry.position };
+            self.forwarder.restore_delayed(stored, &entry.message, self.catalog, fx.pool());
+            return true;
+        }
         let queues = &mut self.dispatcher.queues;
         let Some(queue) = queues.by_uid(uid).and_then(|id| queues.table.get_mut(id)) else { return false };
         if times_returned > 0 {
@@ -42,6 +51,9 @@ impl Restoration<'_> {
 
     /// A queue has its messages. The positions of new ones go on from these.
     pub fn finish<E: Effects>(&mut self, uid: QueueUid, next: &[QueuePosition], fx: &mut E) {
+        if self.forwarder.delays(uid) {
+            return self.forwarder.finish_restore(uid, next, self.dispatcher);
+        }
         let Dispatcher { queues, flow, channels, .. } = &mut *self.dispatcher;
         let Some(id) = queues.by_uid(uid) else { return };
         let Some(queue) = queues.table.get_mut(id) else { return };

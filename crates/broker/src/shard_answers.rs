@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(sent(&mut fx), expect);
         answers.on_durable(SHARD, 9, &mut fx);
         answers.flush(SHARD, &mut fx);
-        let expect = ["PublishesAccepted { publishes: 1 }", "PublishRefused", "PublishesAccepted { publishes: 1 }"];
+        let expect = ["PublishesAccepted { publishes: 2 }", "PublishRefused", "PublishesAccepted { publishes: 1 }"];
         assert_eq!((sent(&mut fx), answers.waiting_len()), (expect.map(String::from).to_vec(), 0));
     }
 }

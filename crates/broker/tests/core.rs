@@ -2,6 +2,7 @@
 
 mod durability;
 mod features;
+mod journal;
 mod turns;
 mod world;
 

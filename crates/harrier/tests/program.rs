@@ -6,6 +6,8 @@ mod certificates;
 mod ctl;
 #[path = "program/definitions.rs"]
 mod definitions;
+#[path = "program/durable.rs"]
+mod durable;
 #[path = "program/federation.rs"]
 mod federation;
 #[path = "program/forced.rs"]

@@ -75,6 +75,7 @@ impl Sessions {
         let Sessions { options, broker, effects, .. } = self;
         // What has expired meanwhile is found when the shard begins to tick.
         broker.set_now(options.time_us(now));
+        broker.use_store();
         let LogSource { reader, store, log, segments, on_damage } = source;
         store::recover(reader, store, log, segments, on_damage, &mut MessageRestorer { broker, effects })
     }

@@ -168,10 +168,15 @@ impl MessageStore {
     /// is written, or it has too little.
     pub(crate) fn check_space(&mut self, now_us: u64, signals: &StoreSignals) {
         let is_due = now_us >= self.space_checked_us + DISK_CHECK_INTERVAL_US;
-        if is_due && (self.has_written || self.is_low) {
+        if is_due && (self.has_written || self.is_low || self.is_full) {
             (self.space_checked_us, self.has_written) = (now_us, false);
             match self.disk.free_bytes() {
-                Ok(bytes) => self.is_low = bytes < self.options.disk_free_limit,
+                Ok(bytes) => {
+                    self.is_low = bytes < self.options.disk_free_limit;
+                    if self.is_full && bytes >= self.options.segment_bytes {
+                        self.log.retry_making();
+                    }
+                }
                 Err(error) => self.failure = Some(error),
             }
         }
@@ -201,7 +206,7 @@ impl MessageStore {
 
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.
     pub fn timer_us(&self) -> Option<u64> {
-        let space_us = self.is_low.then_some(self.space_checked_us + DISK_CHECK_INTERVAL_US);
+        let space_us = (self.is_low || self.is_full).then_some(self.space_checked_us + DISK_CHECK_INTERVAL_US);
         self.log.timer_us().into_iter().chain(space_us).min()
     }
 

@@ -276,7 +276,9 @@ impl Shard {
 
     /// Has messages made durable from now on.
     pub fn set_store(&mut self, store: MessageStore) {
-        self.dispatcher.sessions.effects.store = Some(Box::new(store));
+        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+        broker.use_store();
+        effects.store = Some(Box::new(store));
     }
 
     /// Writes what is not durable yet, because the broker stops; `wait` waits until the disk has done something.

@@ -114,7 +114,7 @@ impl OpenStore {
 
     /// Recovers the log of a shard, on the shard's own thread, and appends to it from then on.
     pub fn attach(&self, shard: &mut Shard, signal: &Arc<DiskSignal>, now: Instant) -> Result<(), StoreOpenError> {
-        let OpenStore { options, folder, totals } = self;
+        let OpenStore { options, folder, totals, .. } = self;
         let log = LogId(shard.id().0.into());
         folder.sync(log)?;
         let segments = folder.segments(log)?;

@@ -59,8 +59,8 @@ impl Sessions {
         let Sessions { options, broker, effects, shared, .. } = self;
         let Some(store) = &mut effects.store else { return };
         let now_us = options.time_us(now);
-        store.submit(broker.definitions_version(), now_us);
         store.check_space(now_us, &shared.store);
+        store.submit(broker.definitions_version(), now_us);
         let failure = store.failure().cloned();
         let is_full = shared.store.is_disk_full();
         if is_full != broker.disk_alarm() {

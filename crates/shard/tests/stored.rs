@@ -97,7 +97,8 @@ fn what_was_confirmed_is_there_once_and_in_order_after_a_restart() {
     }
     assert_eq!(client.wait_confirms(channel, 0).expect("confirmed"), 0, "nothing is refused");
     for queue in QUEUES {
-        // Acknowledged: the first three messages and the transient ones among them. Handed out: one more.
+        // Acknowledged: the first three messages and the transient ones behind them. Handed out: one more.
+        let channel = client.open_channel().expect("a channel");
         let taken: Vec<_> = (0..7).map(|_| get(&mut client, channel, queue).expect("a message")).collect();
         client.ack(channel, taken[5].delivery_tag, true).expect("acknowledged");
     }

@@ -267,6 +267,11 @@ impl<M: LoggedMessage> MessageLog<M> {
         }
     }
 
+    /// There may be space again: segments are made.
+    pub fn retry_making(&mut self) {
+        self.writer.retry_making();
+    }
+
     /// What became durable without a write: all of it was settled before.
     pub fn take_event(&mut self) -> Option<MessageLogEvent> {
         self.event.take()

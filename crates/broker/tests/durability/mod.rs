@@ -3,6 +3,7 @@
 mod commits;
 mod confirms;
 mod dead_letters;
+mod delays;
 mod restoration;
 mod settlements;
 

@@ -8,7 +8,8 @@ use broker::{
     SessionLogin, ShardBatch,
 };
 use catalog::{
-    Catalog, CatalogLimits, Definition, MessageStamp, Name, Password, Permission, QueueUid, Refusal, SessionId, ShardId,
+    Catalog, CatalogLimits, Definition, ExecutedDefinition, MessageStamp, Name, Password, Permission, QueueUid,
+    Refusal, SessionId, ShardId,
 };
 use recorded_store::RecordedStore;
 use slab::{Pool, PoolOptions};
@@ -38,6 +39,8 @@ pub struct EffectRecorder {
     pub origins: Vec<String>,
     /// The properties of the last delivery.
     pub delivered_properties: Vec<u8>,
+    /// The last version that was journaled, if definitions are.
+    pub journal: Option<u64>,
     /// The store of the shard, which is off.
     pub store: RecordedStore,
 }
@@ -169,6 +172,23 @@ impl Effects for EffectRecorder {
     fn drop_queue(&mut self, queue: QueueUid) {
         self.store.drop_queue(queue);
     }
+    fn journal(
+        &mut self,
+        version: u64,
+        definition: &Definition,
+        executed: &ExecutedDefinition,
+        _catalog: &Catalog,
+    ) -> bool {
+        let is_durable = match definition {
+            Definition::DeclareQueue { durable, .. } | Definition::DeclareExchange { durable, .. } => *durable,
+            _ => executed.queues_removed.iter().any(|queue| queue.uid.is_some()),
+        };
+        let is_journaled = self.journal.is_some() && is_durable;
+        if is_journaled {
+            self.journal = Some(version);
+        }
+        is_journaled
+    }
 }
 
 /// A connection: its shard and slot.
@@ -226,6 +246,7 @@ impl BrokerWorld {
                 properties: Vec::new(),
                 origins: Vec::new(),
                 delivered_properties: Vec::new(),
+                journal: None,
                 store: RecordedStore::default(),
             };
             (Broker::new(options, catalog), recorder)
@@ -445,6 +466,12 @@ impl BrokerWorld {
         let ticket = self.shards[shard].1.store.last_ticket();
         self.report_durable(shard, ticket);
         self.exchange_batches();
+    }
+
+    /// The journal reports a version of the definitions durable, before any batch is carried.
+    pub fn report_definitions(&mut self, version: u64) {
+        let (broker, recorder) = &mut self.shards[0];
+        broker.definitions_durable(version, recorder);
     }
 
     /// What a connection was sent since the last call.

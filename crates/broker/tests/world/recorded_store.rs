@@ -53,6 +53,12 @@ impl RecordedStore {
         messages.collect::<Vec<_>>().join(" ")
     }
 
+    /// Everything that it would restore.
+    pub fn take_live(&mut self) -> Vec<(QueueUid, QueuePosition, Message)> {
+        let live = std::mem::take(&mut self.live).into_iter();
+        live.map(|((queue, position), live)| (queue, position, live.message)).collect()
+    }
+
     fn next_ticket(&mut self) -> AppendResult {
         self.ticket += 1;
         AppendResult::Pending(self.ticket)

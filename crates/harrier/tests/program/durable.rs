@@ -1,0 +1,130 @@
+//! A broker with a state folder: what it defined and confirmed is there when it is started again.
+
+use crate::{BrokerProcess, TempFolder, output};
+use client::{Client, ClientChannel, ExchangeOptions, Publish, QueueOptions};
+use rustix::process::Signal;
+use wire::{Properties, RawProperties, Table};
+
+const READY: &str = "harrier broker is ready";
+
+/// A broker that keeps everything in this folder.
+fn start(folder: &str, words: &[&str]) -> BrokerProcess {
+    BrokerProcess::start(&[&["--listen", "127.0.0.1:0", "--state", folder, "--segment-bytes", "4MiB"], words].concat())
+}
+
+fn stop(broker: BrokerProcess) -> String {
+    broker.signal(Signal::TERM);
+    let (status, log) = broker.end();
+    assert_eq!(status, Some(0), "{log}");
+    log
+}
+
+fn connect(broker: &BrokerProcess) -> (Client, ClientChannel) {
+    let mut client = Client::connect(&format!("amqp://guest:guest@{}/%2F", broker.address)).expect("a client");
+    let channel = client.open_channel().expect("a channel");
+    client.confirm_select(channel).expect("confirms");
+    (client, channel)
+}
+
+fn durable() -> QueueOptions {
+    QueueOptions { durable: true, ..QueueOptions::default() }
+}
+
+fn publish(client: &mut Client, channel: ClientChannel, to: Publish<'_>, body: &[u8]) {
+    let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+    let to = Publish { properties: RawProperties::new(&properties), ..to };
+    client.publish(channel, &to, body).expect("published");
+}
+
+#[test]
+fn definitions_and_messages_outlive_the_broker() {
+    let folder = TempFolder::new("store");
+    let state = folder.path("state");
+    let broker = start(&state, &["--shards", "2"]);
+    let (mut client, channel) = connect(&broker);
+    client
+        .declare_exchange(channel, "trades", "topic", &ExchangeOptions { durable: true, ..ExchangeOptions::default() })
+        .expect("an exchange");
+    for queue in ["orders", "fills", "quotes"] {
+        client.declare_queue(channel, queue, &durable()).expect("a queue");
+        client.bind_queue(channel, queue, "trades", "#", &Table::new()).expect("bound");
+    }
+    for number in 0..100u32 {
+        publish(&mut client, channel, Publish::to("trades", "buy"), &number.to_le_bytes());
+    }
+    assert_eq!(client.wait_confirms(channel, 0).expect("confirmed"), 0);
+    client.close().expect("closed");
+    stop(broker);
+
+    // The number of threads is that of its logs, unless another one is asked for.
+    let broker = start(&state, &[]);
+    assert!(broker.ready.contains("\"shards\":2"), "{}", broker.ready);
+    let (mut client, channel) = connect(&broker);
+    publish(&mut client, channel, Publish::to("trades", "sell"), &100u32.to_le_bytes());
+    client.wait_confirms(channel, 0).expect("confirmed");
+    for queue in ["orders", "fills", "quotes"] {
+        for number in 0..=100u32 {
+            let message = client.get(channel, queue, true).expect("an answer").expect("a message");
+            assert_eq!((message.body(), message.redelivered), (&number.to_le_bytes()[..], false), "{queue}");
+        }
+        assert!(client.get(channel, queue, true).expect("an answer").is_none());
+    }
+    client.close().expect("closed");
+    stop(broker);
+}
+
+#[test]
+fn the_start_tells_what_it_found() {
+    let folder = TempFolder::new("store-found");
+    let state = folder.path("state");
+    let broker = start(&state, &["--shards", "1"]);
+    let (mut client, channel) = connect(&broker);
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
+    (0..5).for_each(|_| publish(&mut client, channel, Publish::to("", "q"), b"x"));
+    client.wait_confirms(channel, 0).expect("confirmed");
+    client.close().expect("closed");
+    stop(broker);
+    let words = ["--listen", "127.0.0.1:0", "--state", &state];
+    let broker = BrokerProcess::start_until(&words, "the store is open");
+    let found = broker.ready.clone();
+    assert!(found.contains("\"queues\":1") && found.contains("\"messages\":5"), "{found}");
+    assert!(found.contains(&format!("{state}/log")) && found.contains("\"took_us\":"), "{found}");
+    broker.await_line(READY);
+    stop(broker);
+}
+
+#[test]
+fn a_second_broker_is_told_who_has_the_folder() {
+    let folder = TempFolder::new("store-locked");
+    let state = folder.path("state");
+    let broker = start(&state, &[]);
+    let second = output(&["broker", "--listen", "127.0.0.1:0", "--state", &state]);
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{error}");
+    let owner = format!("another broker (process {}) uses this folder", broker.child.id());
+    assert!(error.contains(&owner), "{error}");
+    stop(broker);
+}
+
+#[test]
+fn another_number_of_threads_than_logs_is_refused() {
+    let folder = TempFolder::new("store-shards");
+    let state = folder.path("state");
+    stop(start(&state, &["--shards", "2"]));
+    let other = output(&["broker", "--listen", "127.0.0.1:0", "--state", &state, "--shards", "3"]);
+    let error = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(other.status.code(), Some(1), "{error}");
+    assert!(error.contains("the store has 2 logs") && error.contains("to have 3"), "{error}");
+}
+
+#[test]
+fn without_a_state_folder_nothing_is_kept() {
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--state", "none"]);
+    let (mut client, channel) = connect(&broker);
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
+    publish(&mut client, channel, Publish::to("", "q"), b"x");
+    client.wait_confirms(channel, 0).expect("confirmed");
+    client.close().expect("closed");
+    assert!(!stop(broker).contains("the store is open"));
+    assert!(!std::path::Path::new("none").exists(), "it is no name of a folder");
+}

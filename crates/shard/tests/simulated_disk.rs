@@ -1,0 +1,350 @@
+//! A shard over a simulated disk: power cuts, failures, and no space.
+
+#[path = "simulated_disk/client.rs"]
+mod client;
+
+use broker::{Broker, BrokerOptions};
+use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId, VhostId};
+use client::StoredClient;
+use disk::{Disk, DiskFaults, SimulatedDisk};
+use session::{Greeting, SessionLimits};
+use shard::{
+    DefinitionJournal, JOURNAL_LOG, LogSource, Mailbox, MessageStore, MessageStoreOptions, Shard, ShardEffects,
+    ShardOptions, ShardWaker, SharedState, StoreSync, WakeTarget, recover_definitions,
+};
+use slab::{Pool, PoolOptions};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use store::{Completion, DiskError, LogId, OnDamage, Request, StoreTag};
+use wire::{DeliveryTag, Table, Value};
+
+const LOG: LogId = LogId(0);
+const STORE: StoreTag = StoreTag(7);
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// Longer than anything takes here, in exchanges.
+const PATIENCE: u32 = 100_000;
+
+struct NeverAsleep;
+
+impl WakeTarget for NeverAsleep {
+    fn wake(&self) {}
+}
+
+/// A disk that outlives the shard.
+#[derive(Clone)]
+struct SharedDisk(Arc<Mutex<SimulatedDisk>>);
+
+impl SharedDisk {
+    fn new(seed: u64) -> Self {
+        SharedDisk(Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SimulatedDisk> {
+        self.0.lock().expect("nobody panics with it")
+    }
+}
+
+impl Disk for SharedDisk {
+    fn submit(&mut self, request: Request) {
+        self.lock().submit(request);
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        self.lock().poll()
+    }
+
+    fn under_way(&self) -> usize {
+        self.lock().under_way()
+    }
+
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        self.lock().free_bytes()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from")]
+fn some_instant() -> Instant {
+    Instant::now()
+}
+
+/// A broker of one shard with a durable queue `q`, its disk, and the time.
+struct World {
+    disk: SharedDisk,
+    began: Instant,
+    now: Instant,
+    shard: Shard,
+    shared: Arc<SharedState>,
+}
+
+const OPTIONS: MessageStoreOptions =
+    MessageStoreOptions { segment_bytes: SEGMENT_BYTES, sync: StoreSync::Always, disk_free_limit: 0 };
+
+fn new_shard(epoch: Instant, shared: &Arc<SharedState>) -> Shard {
+    let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(NeverAsleep))]).pop().expect("mail for one");
+    let mut catalog = Catalog::new(CatalogLimits::default());
+    let (vhost, user) = (Name::from("/"), Name::from("guest"));
+    let queue = Definition::DeclareQueue {
+        vhost: VhostId(0),
+        name: Name::from("q"),
+        server_named: false,
+        durable: true,
+        exclusive: None,
+        auto_delete: false,
+        arguments: Table::new(),
+        home: ShardId(0),
+    };
+    let password = Password::plain("guest");
+    for definition in [
+        Definition::CreateVhost { name: vhost.clone() },
+        Definition::PutUser { name: user.clone(), password, tags: vec![], loopback_only: true },
+        Definition::SetPermission { user, vhost, permission: Permission::all() },
+        queue,
+    ] {
+        catalog.execute(&definition).expect("a fresh catalog takes its first definitions");
+    }
+    let can = ["publisher_confirms", "connection.blocked"];
+    let can = can.iter().fold(Table::new(), |table, name| table.with(name, Value::Bool(true)).expect("short"));
+    let properties = Table::new().with("capabilities", Value::Table(can)).expect("short");
+    let shard_options = ShardOptions {
+        shard: ShardId(0),
+        session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+        rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
+        greeting: Arc::new(Greeting::new(&properties, "PLAIN")),
+        login_timeout: Duration::from_secs(1_000),
+        epoch,
+        epoch_unix_us: 1_000_000_000,
+        cluster_name: "stored".into(),
+    };
+    let broker_options = BrokerOptions {
+        shard: ShardId(0),
+        shards: 1,
+        queue_bytes_max: 1 << 30,
+        epoch_unix_s: 0,
+        work_per_turn: broker::limits::WORK_PER_TURN,
+        consumer_timeout_ms: 0,
+    };
+    let effects = ShardEffects::new(Pool::new(PoolOptions::default()), mailbox, 1 << 20, [7; 32]);
+    Shard::new(shard_options, Broker::new(broker_options, catalog), effects, Arc::clone(shared))
+}
+
+impl World {
+    fn start(disk: SharedDisk, options: MessageStoreOptions) -> World {
+        let (now, shared) = (some_instant(), Arc::new(SharedState::new(1, 1 << 30, 100)));
+        let mut world = World { shard: new_shard(now, &shared), disk, began: now, now, shared };
+        world.open_store(options);
+        world
+    }
+
+    fn open_store(&mut self, options: MessageStoreOptions) {
+        let mut reader = self.disk.lock();
+        let segments = reader.segments(LOG);
+        let source = LogSource { reader: &mut *reader, store: STORE, log: LOG, segments, on_damage: OnDamage::Fail };
+        let recovered = self.shard.recover_messages(source, self.now).expect("nothing is damaged");
+        drop(reader);
+        self.shard.set_store(MessageStore::new(recovered, Box::new(self.disk.clone()), options));
+    }
+
+    /// The broker is started again; what its disk had not done is for a power cut or a kill to decide.
+    fn restart(&mut self) {
+        self.disk.lock().set_faults(DiskFaults::default());
+        self.shared = Arc::new(SharedState::new(1, 1 << 30, 100));
+        self.shard = new_shard(self.began, &self.shared);
+        self.open_store(OPTIONS);
+    }
+
+    /// An exchange with a client; then 100 microseconds have passed.
+    fn exchange(&mut self, client: &mut StoredClient) {
+        self.now += Duration::from_micros(100);
+        self.disk.lock().set_now((self.now - self.began).as_micros() as u64);
+        client.exchange(&mut self.shard, self.now);
+    }
+
+    fn until(&mut self, client: &mut StoredClient, what: &str, is_so: impl Fn(&StoredClient) -> bool) {
+        for _ in 0..PATIENCE {
+            if is_so(client) {
+                return;
+            }
+            self.exchange(client);
+        }
+        panic!("in vain: {what}");
+    }
+
+    fn connect(&mut self) -> StoredClient {
+        self.shared.assign_connection().expect("there is room");
+        let mut client = StoredClient::connect(&mut self.shard, self.now);
+        self.until(&mut client, "a channel", StoredClient::is_open);
+        client
+    }
+
+    /// Takes all messages, and acknowledges them if so wished.
+    fn drain(&mut self, client: &mut StoredClient, no_ack: bool) -> Vec<(u64, bool)> {
+        while !client.found_none {
+            let before = client.got.len();
+            client.get("q", no_ack);
+            self.until(client, "an answer", |client| client.found_none || client.got.len() > before);
+        }
+        client.found_none = false;
+        std::mem::take(&mut client.got)
+    }
+}
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn whenever_the_power_fails_what_was_confirmed_is_there_once_and_in_order() {
+    let (mut all_confirmed, mut all_found) = (0, 0);
+    for seed in 0..150 {
+        let mut chance = Chance(seed);
+        let mut world = World::start(SharedDisk::new(seed), OPTIONS);
+        let (mut next, mut confirmed, mut delivered) = (1, 0, 0);
+        for life in 0..3 {
+            let mut client = world.connect();
+            let first = next;
+            for _ in 0..chance.below(120) {
+                for _ in 0..chance.below(4) {
+                    client.publish("q", next, 8 + chance.below(3_000) as usize);
+                    next += 1;
+                }
+                world.exchange(&mut client);
+            }
+            if client.confirmed > 0 {
+                confirmed = first - 1 + client.confirmed;
+            }
+            world.disk.lock().cut_power();
+            world.restart();
+            let mut client = world.connect();
+            let found = world.drain(&mut client, false);
+            let numbers: Vec<u64> = found.iter().map(|(number, _)| *number).collect();
+            let expect: Vec<u64> = (1..=confirmed).collect();
+            assert_eq!(numbers[..confirmed as usize], expect, "seed {seed}, life {life}");
+            assert!(numbers.is_sorted_by(|a, b| a < b), "seed {seed}, life {life}: {numbers:?}");
+            for &(number, redelivered) in &found {
+                // How far messages were handed out is written late: nobody waits for it.
+                assert!(!redelivered || number <= delivered, "seed {seed}, life {life}: {number} was not handed out");
+            }
+            (all_confirmed, all_found) = (all_confirmed + confirmed, all_found + numbers.len() as u64);
+            // What was not confirmed may be there, and is the broker's from now on.
+            delivered = *numbers.last().unwrap_or(&0);
+            (next, confirmed) = (delivered + 1, delivered);
+        }
+    }
+    assert!(all_confirmed > 10_000 && all_found > all_confirmed, "{all_confirmed} of {all_found} were confirmed");
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_confirmed_and_the_broker_ends() {
+    let mut world = World::start(SharedDisk::new(3), OPTIONS);
+    let (mut client, mut idle) = (world.connect(), world.connect());
+    client.publish("q", 1, 100);
+    world.until(&mut client, "a confirm", |client| client.confirmed == 1);
+    world.disk.lock().set_faults(DiskFaults { write_error: 1, ..DiskFaults::default() });
+    (2..5).for_each(|number| client.publish("q", number, 100));
+    world.until(&mut client, "the end", |client| client.closed.is_some());
+    world.until(&mut idle, "the end", |client| client.closed.is_some());
+    assert_eq!((client.closed, idle.closed, client.confirmed), (Some(541), Some(541), 1));
+    let failure = world.shared.disk_failure().expect("a reason").to_owned();
+    assert!(failure.contains("cannot write block") && failure.ends_with("segment 1 of log 0: injected"), "{failure}");
+
+    world.disk.lock().kill();
+    world.restart();
+    let mut client = world.connect();
+    let found = world.drain(&mut client, false);
+    assert_eq!(found[0], (1, false), "what was confirmed is there");
+}
+
+#[test]
+fn without_space_publishers_are_blocked_and_what_they_had_published_is_confirmed_once_there_is_some() {
+    let disk = SharedDisk::new(5);
+    // The one that is written, and the next one.
+    disk.lock().set_capacity(2 * SEGMENT_BYTES);
+    let mut world = World::start(disk, OPTIONS);
+    let (mut publisher, mut consumer) = (world.connect(), world.connect());
+    let mut published = 0;
+    for _ in 0..PATIENCE {
+        if publisher.blocked.is_some() {
+            break;
+        }
+        published += 1;
+        publisher.publish("q", published, 50_000);
+        world.exchange(&mut publisher);
+    }
+    assert_eq!(publisher.blocked.as_deref(), Some("low on disk"));
+    assert_eq!(world.shared.disk_failure(), None);
+    // A consumer goes on meanwhile.
+    consumer.get("q", false);
+    world.until(&mut consumer, "a message", |client| client.got.len() == 1);
+    consumer.method(wire::method::basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
+    world.exchange(&mut consumer);
+
+    world.disk.lock().set_capacity(1 << 40);
+    world.until(&mut publisher, "space", |client| client.blocked.is_none());
+    published += 1;
+    publisher.publish("q", published, 100);
+    world.until(&mut publisher, "confirms", |client| client.confirmed == published);
+    world.disk.lock().cut_power();
+    world.restart();
+    let mut client = world.connect();
+    let found = world.drain(&mut client, true);
+    let numbers: Vec<u64> = found.iter().map(|(number, _)| *number).collect();
+    let expect: Vec<u64> = (numbers[0]..=published).collect();
+    assert!(numbers == expect && numbers[0] <= 2, "{numbers:?}");
+}
+
+#[test]
+fn with_too_little_free_space_publishers_are_blocked_before_it_runs_out() {
+    let disk = SharedDisk::new(5);
+    disk.lock().set_capacity(100 * SEGMENT_BYTES);
+    let mut world = World::start(disk, MessageStoreOptions { disk_free_limit: 10 * SEGMENT_BYTES, ..OPTIONS });
+    let mut publisher = world.connect();
+    publisher.publish("q", 1, 100);
+    world.until(&mut publisher, "a confirm", |client| client.confirmed == 1);
+    assert_eq!(publisher.blocked, None);
+    // Somebody else fills the disk.
+    world.disk.lock().set_capacity(11 * SEGMENT_BYTES);
+    publisher.publish("q", 2, 100);
+    world.until(&mut publisher, "too little space", |client| client.blocked.as_deref() == Some("low on disk"));
+    assert_eq!(publisher.confirmed, 2, "there is space for what was published");
+    world.disk.lock().set_capacity(100 * SEGMENT_BYTES);
+    world.until(&mut publisher, "space", |client| client.blocked.is_none());
+}
+
+#[test]
+fn what_need_not_wait_for_the_disk_is_confirmed_at_once_and_written_soon() {
+    let mut world = World::start(SharedDisk::new(9), MessageStoreOptions { sync: StoreSync::Never, ..OPTIONS });
+    let mut client = world.connect();
+    (1..=10).for_each(|number| client.publish("q", number, 100));
+    world.exchange(&mut client);
+    assert_eq!(client.confirmed, 10, "within one tick");
+    (0..1_000).for_each(|_| world.exchange(&mut client));
+    world.disk.lock().cut_power();
+    world.restart();
+    let mut client = world.connect();
+    let found = world.drain(&mut client, true);
+    assert_eq!(found.len(), 10, "a tenth of a second later it is on the disk");
+}
+
+#[test]
+fn a_confirm_waits_for_the_definitions_that_were_there() {
+    let mut world = World::start(SharedDisk::new(11), OPTIONS);
+    // A disk on which time stands still: it completes nothing.
+    let slow = SharedDisk::new(12);
+    let recovered = recover_definitions(STORE, Vec::new(), OnDamage::Fail, &mut *slow.lock()).expect("nothing there");
+    assert!(slow.lock().segments(JOURNAL_LOG).is_empty());
+    world.shard.set_journal(DefinitionJournal::new(&recovered, Box::new(slow.clone())));
+    let mut client = world.connect();
+    client.publish("q", 1, 100);
+    (0..1_000).for_each(|_| world.exchange(&mut client));
+    assert_eq!((client.confirmed, world.disk.lock().under_way()), (0, 0), "the message is durable, its queue is not");
+    for now_ms in 0..100 {
+        slow.lock().set_now(now_ms * 1_000);
+        world.exchange(&mut client);
+    }
+    assert_eq!(client.confirmed, 1);
+}
