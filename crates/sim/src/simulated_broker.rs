@@ -148,8 +148,8 @@ impl SimulatedBroker {
         now: Instant,
     ) -> Result<(Vec<SimulatedShard>, Arc<SharedState>), String> {
         let recovered = disks.map(|disks| recover_catalog(disks, Self::empty_catalog(options))).transpose()?;
-        let stored = recovered.iter().flat_map(|recovered| recovered.definitions.iter().cloned()).collect::<Vec<_>>();
-        let definitions = if stored.is_empty() { Self::first_definitions() } else { stored };
+        let stored = recovered.as_ref().and_then(|recovered| recovered.definitions.clone());
+        let definitions = stored.unwrap_or_else(Self::first_definitions);
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
         let (epoch, epoch_unix_s) = (options.epoch, 1_000_000_000);
         let shared = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));

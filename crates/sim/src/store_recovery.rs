@@ -16,8 +16,8 @@ const STORE_ID: u128 = 0x5EED;
 
 /// What the journal of a broker says is defined.
 pub struct RecoveredCatalog {
-    /// What every shard executes; empty if the broker has never come so far as to define anything.
-    pub definitions: Vec<Definition>,
+    /// What every shard executes; `None` if the broker has never come so far as to store any definition.
+    pub definitions: Option<Vec<Definition>>,
     journal: RecoveredDefinitions,
 }
 
@@ -28,6 +28,7 @@ pub fn recover_catalog(disks: &BrokerDisks, mut catalog: Catalog) -> Result<Reco
     let journal = recover_definitions(StoreTag::of(STORE_ID), segments, OnDamage::Fail, &mut disk)
         .map_err(|error| error.to_string())?;
     let definitions = journal.definitions.restore(&mut catalog).map_err(|fault| fault.to_string())?;
+    let definitions = (!journal.definitions.is_empty()).then_some(definitions);
     Ok(RecoveredCatalog { definitions, journal })
 }
 
@@ -54,8 +55,7 @@ fn attach_log(node: &mut SimulatedShard, number: usize, mut disk: SharedDisk, no
     let source = LogSource { reader: &mut disk, store, log, segments, on_damage: OnDamage::Fail };
     let recovered = node.shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
-    let options =
-        MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };
+    let options = MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };
     node.shard.set_store(MessageStore::new(recovered, Box::new(disk), options));
     Ok(())
 }
