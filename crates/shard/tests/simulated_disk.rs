@@ -24,19 +24,19 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 /// Longer than anything takes here, in exchanges.
 const PATIENCE: u32 = 100_000;
 
-struct NeverAsleep;
+struct UnheardWake;
 
-impl WakeTarget for NeverAsleep {
+impl WakeTarget for UnheardWake {
     fn wake(&self) {}
 }
 
 /// A disk that outlives the shard.
 #[derive(Clone)]
-struct SharedDisk(Arc<Mutex<SimulatedDisk>>);
+struct SurvivingDisk(Arc<Mutex<SimulatedDisk>>);
 
-impl SharedDisk {
+impl SurvivingDisk {
     fn new(seed: u64) -> Self {
-        SharedDisk(Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default()))))
+        SurvivingDisk(Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default()))))
     }
 
     fn lock(&self) -> MutexGuard<'_, SimulatedDisk> {
@@ -44,7 +44,7 @@ impl SharedDisk {
     }
 }
 
-impl Disk for SharedDisk {
+impl Disk for SurvivingDisk {
     fn submit(&mut self, request: Request) {
         self.lock().submit(request);
     }
@@ -69,7 +69,7 @@ fn some_instant() -> Instant {
 
 /// A broker of one shard with a durable queue `q`, its disk, and the time.
 struct World {
-    disk: SharedDisk,
+    disk: SurvivingDisk,
     began: Instant,
     now: Instant,
     shard: Shard,
@@ -80,7 +80,7 @@ const OPTIONS: MessageStoreOptions =
     MessageStoreOptions { segment_bytes: SEGMENT_BYTES, sync: StoreSync::Always, disk_free_limit: 0 };
 
 fn new_shard(epoch: Instant, shared: &Arc<SharedState>) -> Shard {
-    let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(NeverAsleep))]).pop().expect("mail for one");
+    let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(UnheardWake))]).pop().expect("mail for one");
     let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let queue = Definition::DeclareQueue {
@@ -128,7 +128,7 @@ fn new_shard(epoch: Instant, shared: &Arc<SharedState>) -> Shard {
 }
 
 impl World {
-    fn start(disk: SharedDisk, options: MessageStoreOptions) -> World {
+    fn start(disk: SurvivingDisk, options: MessageStoreOptions) -> World {
         let (now, shared) = (some_instant(), Arc::new(SharedState::new(1, 1 << 30, 100)));
         let mut world = World { shard: new_shard(now, &shared), disk, began: now, now, shared };
         world.open_store(options);
@@ -202,7 +202,7 @@ fn whenever_the_power_fails_what_was_confirmed_is_there_once_and_in_order() {
     let (mut all_confirmed, mut all_found) = (0, 0);
     for seed in 0..150 {
         let mut chance = Chance(seed);
-        let mut world = World::start(SharedDisk::new(seed), OPTIONS);
+        let mut world = World::start(SurvivingDisk::new(seed), OPTIONS);
         let (mut next, mut confirmed, mut delivered) = (1, 0, 0);
         for life in 0..3 {
             let mut client = world.connect();
@@ -240,7 +240,7 @@ fn whenever_the_power_fails_what_was_confirmed_is_there_once_and_in_order() {
 
 #[test]
 fn after_a_failed_write_nothing_is_confirmed_and_the_broker_ends() {
-    let mut world = World::start(SharedDisk::new(3), OPTIONS);
+    let mut world = World::start(SurvivingDisk::new(3), OPTIONS);
     let (mut client, mut idle) = (world.connect(), world.connect());
     client.publish("q", 1, 100);
     world.until(&mut client, "a confirm", |client| client.confirmed == 1);
@@ -261,7 +261,7 @@ fn after_a_failed_write_nothing_is_confirmed_and_the_broker_ends() {
 
 #[test]
 fn without_space_publishers_are_blocked_and_what_they_had_published_is_confirmed_once_there_is_some() {
-    let disk = SharedDisk::new(5);
+    let disk = SurvivingDisk::new(5);
     // The one that is written, and the next one.
     disk.lock().set_capacity(2 * SEGMENT_BYTES);
     let mut world = World::start(disk, OPTIONS);
@@ -299,7 +299,7 @@ fn without_space_publishers_are_blocked_and_what_they_had_published_is_confirmed
 
 #[test]
 fn with_too_little_free_space_publishers_are_blocked_before_it_runs_out() {
-    let disk = SharedDisk::new(5);
+    let disk = SurvivingDisk::new(5);
     disk.lock().set_capacity(100 * SEGMENT_BYTES);
     let mut world = World::start(disk, MessageStoreOptions { disk_free_limit: 10 * SEGMENT_BYTES, ..OPTIONS });
     let mut publisher = world.connect();
@@ -317,7 +317,7 @@ fn with_too_little_free_space_publishers_are_blocked_before_it_runs_out() {
 
 #[test]
 fn what_need_not_wait_for_the_disk_is_confirmed_at_once_and_written_soon() {
-    let mut world = World::start(SharedDisk::new(9), MessageStoreOptions { sync: StoreSync::Never, ..OPTIONS });
+    let mut world = World::start(SurvivingDisk::new(9), MessageStoreOptions { sync: StoreSync::Never, ..OPTIONS });
     let mut client = world.connect();
     (1..=10).for_each(|number| client.publish("q", number, 100));
     world.exchange(&mut client);
@@ -332,9 +332,9 @@ fn what_need_not_wait_for_the_disk_is_confirmed_at_once_and_written_soon() {
 
 #[test]
 fn a_confirm_waits_for_the_definitions_that_were_there() {
-    let mut world = World::start(SharedDisk::new(11), OPTIONS);
+    let mut world = World::start(SurvivingDisk::new(11), OPTIONS);
     // A disk on which time stands still: it completes nothing.
-    let slow = SharedDisk::new(12);
+    let slow = SurvivingDisk::new(12);
     let recovered = recover_definitions(STORE, Vec::new(), OnDamage::Fail, &mut *slow.lock()).expect("nothing there");
     assert!(slow.lock().segments(JOURNAL_LOG).is_empty());
     world.shard.set_journal(DefinitionJournal::new(&recovered, Box::new(slow.clone())));

@@ -205,7 +205,7 @@ fn a_broker_keeps_its_name_and_what_is_durable() {
     let second = harrier().args(["broker", "--listen", "127.0.0.1:0", "--state", &state]).output().expect("it ends");
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(1), "{told}");
-    assert!(told.contains("--state: ") && told.contains("another broker uses this folder"), "{told}");
+    assert!(told.contains("--state: ") && told.contains("uses this folder; each broker needs its own"), "{told}");
     let free = nobody();
     let far = format!("fed/s3cret@{free}");
     let dest = first.address.clone();
