@@ -94,6 +94,11 @@ impl BrokerDisks {
         self.messages.iter().chain([&self.definitions])
     }
 
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.all().count()
+    }
+
     /// It is so late. Returns whether a request of a shard is done.
     pub fn set_now(&self, shard: usize, now_us: u64) -> bool {
         let is_done = self.messages[shard].set_now(now_us);

@@ -6,7 +6,7 @@ use crate::broker_disks::BrokerDisks;
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
 use crate::features::CrashKind;
-use crate::limits::MAILBOX_HEAP_BYTES_MAX;
+use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
 use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
@@ -357,7 +357,9 @@ impl SimulatedBroker {
     /// What is wrong if its heap is more than it accounts for, and so many bytes for each shard, and what keeps them busy.
     pub fn excess_heap(&self, shard_bytes_max: usize) -> Option<String> {
         let shards = self.shards.len();
-        let bytes_max = shards * shard_bytes_max + shards * (shards - 1) * MAILBOX_HEAP_BYTES_MAX;
+        let logs = self.disks.as_ref().map_or(0, BrokerDisks::count);
+        let logs_bytes_max = logs * LOG_HEAP_BYTES_MAX;
+        let bytes_max = shards * shard_bytes_max + shards * (shards - 1) * MAILBOX_HEAP_BYTES_MAX + logs_bytes_max;
         let bytes = self.unaccounted_bytes();
         let is_excess = usize::try_from(bytes).is_ok_and(|bytes| bytes > bytes_max);
         is_excess.then(|| format!("{bytes} bytes of the heap that nothing accounts for, of {bytes_max}"))

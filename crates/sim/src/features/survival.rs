@@ -162,6 +162,8 @@ impl ShadowModel {
             }
         }
         self.crash_bindings(now);
+        let now = self.tick();
+        // Whether an exchange that has lost its last binding by this is deleted is not promised.
         for at in 0..self.exchanges.len() {
             let is_automatic = self.exchanges[at].auto_delete && self.exchanges[at].life.ended.is_none();
             if is_automatic && !self.is_exchange(at, now, now) {
