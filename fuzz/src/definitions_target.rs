@@ -1,15 +1,18 @@
-//! The target `definitions`: a broker is told to load any file.
+//! The target `definitions`: a broker is told to load any file, and to replay any journal.
 //!
-//! Enters: a definitions file, or what is said to be one.
+//! Enters: a definitions file or the records of a journal's entry, or what is said to be one.
 //! Leaves: nothing, or a panic.
 //! Owns:   what must hold between reading, taking in and writing.
 //! Never:  expects a file to be sound, only that what was taken in can be written and taken in again.
 //!
 //! Policies and limits have an effect: every policy that was loaded is found in what is written, and comes to the same for the
-//! same queues and exchanges. Other parameters are kept as they are written.
+//! same queues and exchanges. Other parameters are kept as they are written. Records of a journal are read as they are written,
+//! and what they come to is restored, or refused with a reason.
 
 use catalog::{Catalog, CatalogLimits};
-use definitions::DefinitionsFault;
+use definitions::{
+    DefinitionsFault, JOURNAL_FORMAT, JournalEntryReader, JournalEntryWriter, JournalRecord, JournalReplay,
+};
 
 /// Shards over which the queues of a file are spread.
 const SHARDS: u16 = 3;
@@ -20,6 +23,7 @@ const TEXT_BYTES_MIN: usize = 4_096;
 
 /// Panics if what was taken in is not what is written, or does something else when it is taken in again.
 pub fn check(bytes: &[u8]) {
+    check_journal(bytes);
     let Some((before, first)) = taken_in(bytes) else { return };
     assert!(
         first.len() <= bytes.len() * TEXT_TIMES_MAX + TEXT_BYTES_MIN,
@@ -30,6 +34,26 @@ pub fn check(bytes: &[u8]) {
     let (after, second) = taken_in(first.as_bytes()).expect("what was written can be read and taken in");
     assert_eq!(first, second, "what is written is what was taken in");
     assert_eq!(before, after, "policies come to the same");
+}
+
+/// An entry of one piece: its first and its last.
+const WHOLE_ENTRY: u8 = 3;
+
+/// Panics if records that are read are not those that were written, or if replaying them does.
+fn check_journal(bytes: &[u8]) {
+    let piece = [&[JOURNAL_FORMAT, WHOLE_ENTRY], bytes].concat();
+    let Ok(records) = JournalEntryReader::default().push(&piece) else { return };
+    let mut writer = JournalEntryWriter::default();
+    records.iter().for_each(|record| writer.push(record));
+    let (mut reader, mut read) = (JournalEntryReader::default(), Vec::new());
+    writer.finish(|piece| read = reader.push(piece).expect("what was written can be read"));
+    assert_eq!(read, records, "what is written is what was read");
+    let mut replay = JournalReplay::new(true);
+    replay.push(&piece).expect("it was read before");
+    let durable = replay.finish().expect("it was replayed from its beginning");
+    if let Err(fault) = durable.restore(&mut Catalog::new(CatalogLimits::default())) {
+        assert!(!fault.why.is_empty(), "{fault}");
+    }
 }
 
 /// What policies come to for each queue and exchange of a catalog, and what limits its virtual hosts have.
@@ -92,9 +116,23 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
 "bindings":[{"source":"x","vhost":"/","destination":"q","destination_type":"queue","routing_key":"k","arguments":{"x-match":"any","a":1,"b":[true,null,{"c":0.1}],"d":-2.5e-7}},
 {"source":"amq.topic","vhost":"/","destination":"x","destination_type":"exchange","routing_key":"a.*.#","arguments":{}},
 {"source":"","vhost":"/","destination":"q","destination_type":"queue","routing_key":"q","arguments":{}}]}"#;
+    let journal = {
+        let mut catalog = Catalog::new(CatalogLimits::default());
+        let file = definitions::read(whole.as_bytes()).expect("it is sound");
+        file.load(&mut catalog, SHARDS, |_| false).expect("it can be taken in");
+        let (mut writer, mut records) = (JournalEntryWriter::default(), Vec::new());
+        definitions::CatalogSnapshot::default().step(&catalog, &mut writer, u32::MAX, &mut || [1, 2, 3, 4]);
+        writer.finish(|piece| records.extend_from_slice(&piece[2..]));
+        let mut deletions = Vec::new();
+        let (vhost, name) = (catalog::Name::from("/"), catalog::Name::from("q"));
+        JournalRecord::DeleteQueue { vhost: vhost.clone(), name }.encode(&mut deletions);
+        JournalRecord::DeleteVhost { name: vhost }.encode(&mut deletions);
+        [records, deletions].concat()
+    };
     let small = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
     let user = |fields: &str| format!(r#"{{"users":[{{"name":"u",{fields}}}]}}"#);
     vec![
+        ("journal".to_owned(), journal),
         small("whole", whole),
         small(
             "policies",

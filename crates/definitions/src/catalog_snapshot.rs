@@ -7,7 +7,7 @@
 //! snapshot says what is at its moment, so the last one that says something of a thing is right, whichever it is.
 
 use crate::journal_changes::{exchange_record, queue_record, sorted_bytes, vhost_name};
-use crate::journal_entry::EntryWriter;
+use crate::journal_entry::JournalEntryWriter;
 use crate::journal_record::{DurableBinding, JournalRecord, PasswordHash, StoredUser};
 use crate::limits::{SNAPSHOT_RESTARTS_MAX, SNAPSHOT_STEP_BYTES};
 use catalog::{
@@ -42,7 +42,7 @@ struct StepBudget {
 }
 
 impl StepBudget {
-    fn has(&self, entry: &EntryWriter) -> bool {
+    fn has(&self, entry: &JournalEntryWriter) -> bool {
         self.places > 0 && entry.bytes() < self.bytes_end
     }
 }
@@ -63,7 +63,7 @@ impl CatalogSnapshot {
     pub fn step(
         &mut self,
         catalog: &Catalog,
-        entry: &mut EntryWriter,
+        entry: &mut JournalEntryWriter,
         places: u32,
         salt: &mut dyn FnMut() -> [u8; 4],
     ) -> bool {
@@ -78,7 +78,7 @@ impl CatalogSnapshot {
     fn next(
         &self,
         catalog: &Catalog,
-        entry: &mut EntryWriter,
+        entry: &mut JournalEntryWriter,
         salt: &mut dyn FnMut() -> [u8; 4],
         budget: &mut StepBudget,
     ) -> Stage {
@@ -124,8 +124,10 @@ impl CatalogSnapshot {
     }
 }
 
-fn begin(catalog: &Catalog, entry: &mut EntryWriter) {
+fn begin(catalog: &Catalog, entry: &mut JournalEntryWriter) {
     entry.push(&JournalRecord::SnapshotBegin);
+    // The configuration may have put others in the place of those that were journaled.
+    entry.push(&JournalRecord::ClearPolicies);
     for (id, name) in catalog.vhosts() {
         entry.push(&JournalRecord::PutVhost { name: name.clone() });
         let limits = catalog.vhost_limits(id);
@@ -138,7 +140,7 @@ fn begin(catalog: &Catalog, entry: &mut EntryWriter) {
     }
 }
 
-fn put_user(catalog: &Catalog, user: &User, entry: &mut EntryWriter, salt: &mut dyn FnMut() -> [u8; 4]) {
+fn put_user(catalog: &Catalog, user: &User, entry: &mut JournalEntryWriter, salt: &mut dyn FnMut() -> [u8; 4]) {
     let name = &user.name;
     let password = PasswordHash::new(&user.password, salt);
     let stored = StoredUser { password, tags: user.tags.clone(), loopback_only: user.loopback_only };
@@ -172,7 +174,7 @@ fn put_bindings(
     id: ExchangeId,
     from: Option<BindingPlace>,
     mut restarts: u32,
-    entry: &mut EntryWriter,
+    entry: &mut JournalEntryWriter,
     budget: &mut StepBudget,
 ) -> Option<BindingsLeft> {
     let mut next = from.or_else(|| catalog.first_binding_from(id));

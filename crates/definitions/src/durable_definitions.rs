@@ -23,7 +23,7 @@ pub(crate) fn in_order<T>(map: &BTreeMap<Name, Ordered<T>>) -> Vec<(&Name, &T)> 
 }
 
 #[derive(Clone, Default, Debug)]
-pub(crate) struct VhostEntry {
+pub(crate) struct DurableVhost {
     pub limits: VhostLimits,
     pub exchanges: BTreeMap<Name, Ordered<DurableExchange>>,
     pub queues: BTreeMap<Name, Ordered<DurableQueue>>,
@@ -31,7 +31,7 @@ pub(crate) struct VhostEntry {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct UserEntry {
+pub(crate) struct DurableUser {
     pub user: StoredUser,
     pub limits: UserLimits,
     /// By virtual host.
@@ -43,8 +43,8 @@ pub(crate) struct UserEntry {
 /// What survives a restart.
 #[derive(Clone, Default, Debug)]
 pub struct DurableDefinitions {
-    pub(crate) vhosts: BTreeMap<Name, Ordered<VhostEntry>>,
-    pub(crate) users: BTreeMap<Name, Ordered<UserEntry>>,
+    pub(crate) vhosts: BTreeMap<Name, Ordered<DurableVhost>>,
+    pub(crate) users: BTreeMap<Name, Ordered<DurableUser>>,
     /// Policies, and whether each is the operator's.
     pub(crate) policies: Vec<(Policy, bool)>,
     /// The greatest uid that a queue has had, whether the queue is there or not.
@@ -61,7 +61,7 @@ impl DurableDefinitions {
 
     /// How much is defined, by what it is: for the log.
     pub fn counts(&self) -> [(&'static str, usize); 5] {
-        let sum = |count: fn(&VhostEntry) -> usize| self.vhosts.values().map(|vhost| count(&vhost.value)).sum();
+        let sum = |count: fn(&DurableVhost) -> usize| self.vhosts.values().map(|vhost| count(&vhost.value)).sum();
         [
             ("virtual hosts", self.vhosts.len()),
             ("users", self.users.len()),
@@ -143,9 +143,9 @@ impl DurableDefinitions {
     }
 
     /// A virtual host, which is made where damage has taken the record that made it.
-    fn vhost(&mut self, name: Name) -> &mut VhostEntry {
+    fn vhost(&mut self, name: Name) -> &mut DurableVhost {
         let place = self.next_place();
-        &mut self.vhosts.entry(name).or_insert(Ordered { place, value: VhostEntry::default() }).value
+        &mut self.vhosts.entry(name).or_insert(Ordered { place, value: DurableVhost::default() }).value
     }
 
     fn delete_vhost(&mut self, name: &Name) {
@@ -164,10 +164,10 @@ impl DurableDefinitions {
         }
         let place = self.next_place();
         let (limits, permissions, topics) = (UserLimits::default(), BTreeMap::new(), BTreeMap::new());
-        self.users.insert(name, Ordered { place, value: UserEntry { user, limits, permissions, topics } });
+        self.users.insert(name, Ordered { place, value: DurableUser { user, limits, permissions, topics } });
     }
 
-    fn with_user(&mut self, name: &Name, change: impl FnOnce(&mut UserEntry)) {
+    fn with_user(&mut self, name: &Name, change: impl FnOnce(&mut DurableUser)) {
         if let Some(user) = self.users.get_mut(name) {
             change(&mut user.value);
         }

@@ -137,7 +137,7 @@ struct Binding<'a> {
 
 impl Binding<'_> {
     fn record(&self, executed: &ExecutedDefinition, catalog: &Catalog) -> Vec<JournalRecord> {
-        let Some(vhost) = vhost_name(catalog, self.vhost).filter(|_| self.is_durable(executed, catalog)) else {
+        let Some(vhost) = vhost_name(catalog, self.vhost).filter(|_| self.is_durable(catalog)) else {
             return Vec::new();
         };
         let binding = DurableBinding {
@@ -153,18 +153,15 @@ impl Binding<'_> {
         }]
     }
 
-    fn is_durable(&self, executed: &ExecutedDefinition, catalog: &Catalog) -> bool {
+    fn is_durable(&self, catalog: &Catalog) -> bool {
         let of_queue = |name: &Name| {
             let queue = catalog.queue(self.vhost, name.as_bytes()).and_then(|id| catalog.queue_definition(id));
             queue.is_some_and(QueueDefinition::is_durable)
         };
         let of_exchange = |name: &Name| {
             let exchange = catalog.exchange(self.vhost, name.as_bytes()).and_then(|id| catalog.exchange_info(id));
-            match exchange {
-                Some(exchange) => exchange.durable,
-                // It went with this binding.
-                None => executed.exchanges_removed.iter().any(|gone| gone.name == *name && gone.durable),
-            }
+            // One that went with this binding has a record of its own, which takes the binding along.
+            exchange.is_some_and(|exchange| exchange.durable)
         };
         let to = if self.is_to_queue { of_queue(self.destination) } else { of_exchange(self.destination) };
         to && of_exchange(self.source)

@@ -66,12 +66,12 @@ impl From<RecordFault> for JournalFault {
 
 /// Makes the pieces of an entry.
 #[derive(Default)]
-pub struct EntryWriter {
+pub struct JournalEntryWriter {
     records: Vec<u8>,
     piece: Vec<u8>,
 }
 
-impl EntryWriter {
+impl JournalEntryWriter {
     /// Adds a record to the entry.
     pub fn push(&mut self, record: &JournalRecord) {
         record.encode(&mut self.records);
@@ -104,14 +104,14 @@ impl EntryWriter {
 
 /// Puts entries together from their pieces.
 #[derive(Default)]
-pub struct EntryReader {
+pub struct JournalEntryReader {
     /// The pieces of an entry that has not ended.
     begun: Option<Vec<u8>>,
     /// What was in front of the next piece is not known: it may go on with an entry whose beginning is missing.
     is_cut: bool,
 }
 
-impl EntryReader {
+impl JournalEntryReader {
     /// Takes the next piece. Returns the records of the entry that it ends.
     ///
     /// # Errors

@@ -4,12 +4,12 @@
 //! Owns:   what a snapshot means: what stands before a complete one counts no more.
 
 use crate::durable_definitions::DurableDefinitions;
-use crate::journal_entry::{EntryReader, JournalFault};
+use crate::journal_entry::{JournalEntryReader, JournalFault};
 use crate::journal_record::JournalRecord;
 
 /// A journal that is being replayed.
 pub struct JournalReplay {
-    entries: EntryReader,
+    entries: JournalEntryReader,
     current: DurableDefinitions,
     /// What a snapshot that has begun and not ended comes to.
     snapshot: Option<DurableDefinitions>,
@@ -20,7 +20,7 @@ pub struct JournalReplay {
 impl JournalReplay {
     /// Replays a journal from its very beginning, or one whose older part is gone: that must have a complete snapshot.
     pub fn new(from_beginning: bool) -> Self {
-        let mut entries = EntryReader::default();
+        let mut entries = JournalEntryReader::default();
         if !from_beginning {
             entries.skip();
         }

@@ -34,7 +34,7 @@ pub use durable_definitions::DurableDefinitions;
 pub use file::{DefinitionsFile, read};
 pub use journal_changes::journal_changes;
 pub use journal_codec::RecordFault;
-pub use journal_entry::{EntryReader, EntryWriter, JOURNAL_FORMAT, JournalFault};
+pub use journal_entry::{JOURNAL_FORMAT, JournalEntryReader, JournalEntryWriter, JournalFault};
 pub use journal_record::{DurableBinding, DurableExchange, DurableQueue, JournalRecord, PasswordHash, StoredUser};
 pub use journal_replay::JournalReplay;
 pub use json::Json;

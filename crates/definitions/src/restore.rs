@@ -3,7 +3,7 @@
 //! Enters: durable definitions; a catalog.  Leaves: the definitions that brought the catalog there, or what it refused.
 //! Owns:   their order: each thing is there before another one needs it.
 
-use crate::durable_definitions::{DurableDefinitions, VhostEntry, in_order};
+use crate::durable_definitions::{DurableDefinitions, DurableVhost, in_order};
 use crate::journal_record::{DurableBinding, DurableExchange, DurableQueue, StoredUser};
 use catalog::{Catalog, Definition, Name, Policy, ShardId, UserLimits, VhostId, VhostLimits};
 use std::fmt;
@@ -136,16 +136,16 @@ impl DurableDefinitions {
                 .ok_or_else(|| RestoreFault { what: format!("vhost '{name}'"), why: "it is not there".to_owned() })?;
             places.push((VhostPlace { id, name }, vhost));
         }
-        for (at, VhostEntry { exchanges, .. }) in &places {
+        for (at, DurableVhost { exchanges, .. }) in &places {
             in_order(exchanges).into_iter().try_for_each(|(name, exchange)| to.exchange(at, name, exchange))?;
         }
-        for (at, VhostEntry { queues, .. }) in &places {
+        for (at, DurableVhost { queues, .. }) in &places {
             in_order(queues).into_iter().try_for_each(|(name, queue)| to.queue(at, name, queue))?;
         }
-        for (at, VhostEntry { bindings, .. }) in &places {
+        for (at, DurableVhost { bindings, .. }) in &places {
             bindings.iter().try_for_each(|binding| to.binding(at, binding))?;
         }
-        for (VhostPlace { name, .. }, VhostEntry { limits, .. }) in places {
+        for (VhostPlace { name, .. }, DurableVhost { limits, .. }) in places {
             if limits.queues_max.is_some() {
                 let definition = Definition::SetVhostLimits { vhost: name.clone(), limits: *limits };
                 to.execute(definition, || format!("vhost '{name}'"))?;

@@ -107,6 +107,33 @@ fn a_snapshot_that_damage_has_hit_does_not_count() {
 }
 
 #[test]
+fn a_snapshot_that_was_begun_has_the_policies_of_its_moment() {
+    let mut journaled = Journaled::new();
+    journaled.take(&Step::policy("before"));
+    // The configuration has others at the next start, and nobody journals that.
+    journaled.catalog.execute(&Step::policy("after").0).expect("a policy");
+    journaled.finish();
+    journaled.begin_snapshot();
+    journaled.snapshot_step(1);
+    assert!(!journaled.snapshot_is_complete());
+    assert_eq!(durable_part(&restored(&journaled.pieces, true)), durable_part(&journaled.catalog));
+}
+
+#[test]
+fn what_is_in_a_virtual_host_goes_with_it() {
+    let mut journaled = Journaled::new();
+    for step in [Step::vhost("v"), Step::user("a", "s")].into_iter().chain(Step::all_in_vhost("v", "a")) {
+        let before = journaled.pieces.len();
+        journaled.take(&step);
+        assert!(journaled.pieces.len() > before, "{step:?} is journaled");
+    }
+    journaled.take(&Step(Definition::DeleteVhost { name: catalog::Name::from("v") }));
+    assert_eq!(durable_part(&restored(&journaled.pieces, true)), durable_part(&journaled.catalog));
+    journaled.take(&Step::vhost("v"));
+    assert_eq!(durable_part(&restored(&journaled.pieces, true)), durable_part(&journaled.catalog));
+}
+
+#[test]
 fn uids_of_queues_that_are_gone_are_not_used_again() {
     let mut journaled = Journaled::new();
     let [declare, delete] = [Step::queue("q"), Step::delete_queue("q")];

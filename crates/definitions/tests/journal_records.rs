@@ -5,8 +5,8 @@ use catalog::{
     VhostLimits,
 };
 use definitions::{
-    DurableBinding, DurableExchange, DurableQueue, EntryReader, EntryWriter, JournalFault, JournalRecord, PasswordHash,
-    RecordFault, StoredUser, limits::JOURNAL_PIECE_BYTES_MAX,
+    DurableBinding, DurableExchange, DurableQueue, JournalEntryReader, JournalEntryWriter, JournalFault, JournalRecord,
+    PasswordHash, RecordFault, StoredUser, limits::JOURNAL_PIECE_BYTES_MAX,
 };
 use proptest::prelude::*;
 use wire::{Table, Value};
@@ -159,7 +159,7 @@ proptest! {
             let (user, vhost, exchange) = (Name::from("u"), Name::from("v"), Name::from("x"));
             JournalRecord::SetTopicPermission { user, vhost, exchange, permission }
         }).collect();
-        let mut writer = EntryWriter::default();
+        let mut writer = JournalEntryWriter::default();
         let mut pieces = Vec::new();
         for _ in 0..2 {
             records.iter().for_each(|record| writer.push(record));
@@ -169,7 +169,7 @@ proptest! {
         let entry = pieces.len() / 2;
         // The first time it is torn.
         let torn = torn.index(entry);
-        let mut reader = EntryReader::default();
+        let mut reader = JournalEntryReader::default();
         for piece in &pieces[..torn] {
             prop_assert_eq!(reader.push(piece), Ok(Vec::new()));
         }
@@ -182,7 +182,7 @@ proptest! {
 
 #[test]
 fn what_is_no_piece_is_refused() {
-    let read = |piece: &[u8]| EntryReader::default().push(piece);
+    let read = |piece: &[u8]| JournalEntryReader::default().push(piece);
     for (piece, fault) in [
         (&b""[..], JournalFault::NoPiece),
         (&[1][..], JournalFault::NoPiece),
@@ -197,4 +197,22 @@ fn what_is_no_piece_is_refused() {
         assert_eq!(read(piece), Err(fault), "{piece:?}");
     }
     assert_eq!(read(&[1, 3]), Ok(Vec::new()));
+}
+
+#[test]
+fn a_queue_and_its_binding_take_less_than_100_bytes() {
+    let (vhost, name) = (Name::from("/"), Name::from("orders.eu.some-shop.new"));
+    let uid = QueueUid::new(1_000_000).expect("a uid");
+    let queue = DurableQueue { uid, home: 3, auto_delete: false, arguments: Table::new() };
+    let binding = DurableBinding {
+        source: Name::from("orders"),
+        destination: name.clone(),
+        is_to_queue: true,
+        routing_key: b"eu.some-shop.new".as_slice().into(),
+        arguments: [].into(),
+    };
+    let mut bytes = Vec::new();
+    JournalRecord::PutQueue { vhost: vhost.clone(), name, queue }.encode(&mut bytes);
+    JournalRecord::PutOlderBinding { vhost, binding }.encode(&mut bytes);
+    assert!(bytes.len() < 100, "{} bytes", bytes.len());
 }

@@ -15,7 +15,7 @@ use crate::limits::{
 };
 use catalog::Catalog;
 use definitions::limits::SNAPSHOT_STEP_PLACES;
-use definitions::{CatalogSnapshot, EntryWriter, JournalRecord};
+use definitions::{CatalogSnapshot, JournalEntryWriter, JournalRecord};
 use disk::Disk;
 use std::collections::VecDeque;
 use store::{Completion, DiskError, GroupNumber, LogEvent, LogWriter, Request, SegmentId, SegmentNumber};
@@ -51,7 +51,7 @@ struct PendingSnapshot {
 pub struct DefinitionJournal {
     writer: LogWriter,
     disk: Box<dyn Disk>,
-    entry: EntryWriter,
+    entry: JournalEntryWriter,
     /// The last version that was executed.
     version: u64,
     /// Groups that are not durable and have changes, each with the first version in it.
@@ -68,7 +68,7 @@ pub struct DefinitionJournal {
     is_removing: bool,
     /// Bytes of the last snapshot, and bytes written since it began.
     snapshot_bytes: u64,
-    grown_bytes: u64,
+    bytes_since_snapshot: u64,
     /// When segments are tried to be made again.
     retry_at_us: Option<u64>,
     has_failed: bool,
@@ -81,7 +81,7 @@ impl DefinitionJournal {
         DefinitionJournal {
             writer: LogWriter::new(recovered.end.clone(), JOURNAL_SEGMENT_BYTES),
             disk,
-            entry: EntryWriter::default(),
+            entry: JournalEntryWriter::default(),
             version: 0,
             pending: VecDeque::new(),
             durable: None,
@@ -91,7 +91,7 @@ impl DefinitionJournal {
             first_needed: SegmentNumber(0),
             is_removing: false,
             snapshot_bytes: 0,
-            grown_bytes: 0,
+            bytes_since_snapshot: 0,
             retry_at_us: None,
             has_failed: false,
         }
@@ -179,14 +179,14 @@ impl DefinitionJournal {
         while let Some(request) = self.writer.poll(now_us, true) {
             self.submit(request);
         }
-        self.begin_snapshot_when_grown();
+        self.begin_snapshot_if_long();
         self.remove_segments();
         self.report_durable()
     }
 
     fn submit(&mut self, request: Request) {
         if let Request::Write { segment, group, .. } = &request {
-            self.grown_bytes += group.bytes().len() as u64;
+            self.bytes_since_snapshot += group.bytes().len() as u64;
             if self.segments.back() != Some(&segment.number) {
                 self.segments.push_back(segment.number);
             }
@@ -251,10 +251,10 @@ impl DefinitionJournal {
         self.snapshot = Some(snapshot);
     }
 
-    fn begin_snapshot_when_grown(&mut self) {
+    fn begin_snapshot_if_long(&mut self) {
         let growth_bytes_max = JOURNAL_GROWTH_BYTES_MIN.max(self.snapshot_bytes * JOURNAL_GROWTH_FACTOR);
-        if self.snapshot.is_none() && self.grown_bytes > growth_bytes_max {
-            (self.snapshot, self.grown_bytes) = (Some(PendingSnapshot::default()), 0);
+        if self.snapshot.is_none() && self.bytes_since_snapshot > growth_bytes_max {
+            (self.snapshot, self.bytes_since_snapshot) = (Some(PendingSnapshot::default()), 0);
         }
     }
 

@@ -7,10 +7,10 @@
 
 use definitions::{DurableDefinitions, JournalFault, JournalReplay};
 use std::fmt;
-use store::limits::BLOCK_BYTES;
+use store::limits::{BLOCK_BYTES, FRAME_BYTES_MAX};
 use store::{
-    AlignedBuffer, Block, Chain, Damage, FrameHeader, FrameSequence, LogEnd, LogId, OnDamage, Record, RecordVisitor,
-    ScanError, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
+    AlignedBuffer, Block, Chain, Damage, Frame, FrameHeader, FrameSequence, LogEnd, LogId, OnDamage, Record,
+    RecordVisitor, ScanError, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
 };
 
 /// The journal's log, in its own folder.
@@ -72,10 +72,7 @@ pub fn recover_definitions(
     reader: &mut impl SegmentReader,
 ) -> Result<RecoveredDefinitions, DefinitionRecoveryError> {
     segments.sort_unstable();
-    let start = match segments.first() {
-        Some(first) => start_of(store, *first, reader)?,
-        None => LogEnd::empty(store, JOURNAL_LOG).chain,
-    };
+    let start = start_of(store, &segments, reader)?;
     let from_beginning = start.next == LogEnd::empty(store, JOURNAL_LOG).chain.next;
     let mut visitor = ReplayVisitor { replay: JournalReplay::new(from_beginning), fault: None };
     let found = scan(start, segments.clone(), on_damage, reader, &mut visitor)?;
@@ -89,23 +86,30 @@ pub fn recover_definitions(
     Ok(RecoveredDefinitions { definitions, end: found.end, segments, damage: found.damage, is_new })
 }
 
-/// Where a journal starts whose first segment is this one.
+/// Where a journal starts that has these segments: with the first one to which anything was written. A life that ended before
+/// its first write was durable leaves segments in between that hold nothing.
 fn start_of(
     store: StoreTag,
-    number: SegmentNumber,
+    segments: &[SegmentNumber],
     reader: &mut impl SegmentReader,
 ) -> Result<Chain, DefinitionRecoveryError> {
-    let mut block = AlignedBuffer::new(BLOCK_BYTES);
-    let segment = SegmentId { log: JOURNAL_LOG, number };
-    let filled = reader.read(segment, Block(0), &mut block).map_err(ScanError::from)?;
     let empty = LogEnd::empty(store, JOURNAL_LOG).chain;
-    Ok(match SegmentHeader::read(&block[..filled]) {
-        Ok(SegmentHeader { number: own, first, previous_crc, .. }) if own == number => {
-            Chain { next: first, previous_crc, synced: FrameSequence(first.0.saturating_sub(1)), ..empty }
+    let mut buffer = AlignedBuffer::new(BLOCK_BYTES + FRAME_BYTES_MAX);
+    for &number in segments {
+        let segment = SegmentId { log: JOURNAL_LOG, number };
+        let filled = reader.read(segment, Block(0), &mut buffer).map_err(ScanError::from)?;
+        let (header, frames) = buffer[..filled].split_at(filled.min(BLOCK_BYTES));
+        let header = SegmentHeader::read(header).ok().filter(|header| header.number == number);
+        // Where the header is damaged, the first frame says the same.
+        let frame = Frame::read(frames).ok().filter(|frame| frame.header.segment == number);
+        let first = header.map(|header| (header.first, header.previous_crc));
+        let first = first.or_else(|| frame.map(|frame| (frame.header.sequence, frame.header.previous_crc)));
+        if let Some((next, previous_crc)) = first {
+            let synced = FrameSequence(next.0.saturating_sub(1));
+            return Ok(Chain { next, previous_crc, synced, ..empty });
         }
-        // Nothing was written to it, or the scan says what is wrong with it.
-        _ => empty,
-    })
+    }
+    Ok(empty)
 }
 
 /// Replays what a scan finds.

@@ -125,6 +125,14 @@ impl Life {
         }
     }
 
+    /// The configuration defines queues before the broker starts: nobody journals that.
+    fn configure(&mut self, queues: usize) {
+        assert_eq!(self.version, u64::from(self.history.len() > 1), "the broker has started");
+        for queue in 0..queues {
+            self.catalog.execute(&declare(&format!("configured{queue}"))).expect("a queue");
+        }
+    }
+
     /// Some time passes.
     fn tick(&mut self, us: u64) {
         self.now_us += us;
@@ -240,6 +248,77 @@ fn what_was_durable_is_there_after_a_power_cut_and_in_its_order() {
     }
 }
 
+/// Queues that a snapshot takes several writes for.
+const MANY_QUEUES: usize = 5_000;
+
+#[test]
+fn nothing_is_durable_before_what_the_configuration_defined_is() {
+    for seed in 0..10 {
+        let disk = SharedDisk::new(seed, DiskFaults::default());
+        let mut broker = Life::begin(&disk, 0);
+        broker.settle();
+        let mut broker = Life::begin(&disk, broker.now_us);
+        broker.configure(MANY_QUEUES);
+        let (vhost, exchange, queue) = (VhostId(0), Name::from("amq.fanout"), Name::from("configured7"));
+        let (routing_key, arguments) = (Box::default(), Table::new());
+        broker.execute(&Definition::BindQueue { vhost, exchange, queue, routing_key, arguments, session: None });
+        while broker.durable.is_none() {
+            broker.tick(50);
+        }
+        disk.get().cut_power();
+        assert_eq!(Life::begin(&disk, broker.now_us).history[0], described(&broker.catalog), "seed {seed}");
+    }
+}
+
+#[test]
+fn segments_that_are_removed_leave_no_gap() {
+    let mut random = Random(6);
+    let mut cut_in_between = 0;
+    for seed in 0..15 {
+        let disk = SharedDisk::new(seed, DiskFaults::default());
+        let mut broker = Life::begin(&disk, 0);
+        broker.configure(MANY_QUEUES);
+        broker.settle();
+        let mut now_us = broker.now_us;
+        // Lives that end in their first snapshot leave a segment each.
+        for _ in 0..5 {
+            let mut broker = Life::begin(&disk, now_us);
+            while disk.get().under_way() == 0 || broker.journal.pending_bytes() == 0 {
+                broker.tick(50);
+            }
+            assert_eq!(broker.durable, None);
+            broker.tick(2_500);
+            disk.get().cut_power();
+            now_us = broker.now_us;
+        }
+        let mut broker = Life::begin(&disk, now_us);
+        let segments = disk.segments();
+        assert!(segments >= 4, "there is something to remove");
+        while disk.segments() >= segments {
+            broker.tick(200);
+        }
+        (0..random.below(8)).for_each(|_| broker.tick(200));
+        cut_in_between += u32::from(disk.segments() > 2);
+        disk.get().cut_power();
+        assert_eq!(Life::begin(&disk, broker.now_us).catalog.queues_count(), MANY_QUEUES, "seed {seed}");
+    }
+    assert!(cut_in_between > 0, "no power cut came between two removals");
+}
+
+#[test]
+fn a_snapshot_longer_than_a_segment_is_kept_whole() {
+    let disk = SharedDisk::new(7, DiskFaults::default());
+    let mut broker = Life::begin(&disk, 0);
+    broker.execute(&policies(12 << 20, "p"));
+    broker.settle();
+    for _ in 0..2 {
+        broker = Life::begin(&disk, broker.now_us);
+        broker.settle();
+    }
+    let again = Life::begin(&disk, broker.now_us);
+    assert_eq!(again.history[0], described(&broker.catalog));
+}
+
 #[test]
 fn a_journal_does_not_grow_over_restarts() {
     let disk = SharedDisk::new(1, DiskFaults::default());
@@ -256,7 +335,7 @@ fn a_journal_does_not_grow_over_restarts() {
 }
 
 #[test]
-fn a_journal_that_has_grown_begins_anew_while_it_is_used() {
+fn a_long_journal_begins_anew_while_it_is_used() {
     let disk = SharedDisk::new(2, DiskFaults::default());
     let mut broker = Life::begin(&disk, 0);
     broker.execute(&declare("q"));

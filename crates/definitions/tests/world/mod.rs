@@ -4,7 +4,7 @@ use catalog::{
     ApplyTo, Catalog, CatalogLimits, ConnectionSlot, Definition, ExchangeKind, Name, Password, Permission, Policy,
     SessionId, ShardId, TopicPermission, UserLimits, VhostId, VhostLimits, default_definitions,
 };
-use definitions::{CatalogSnapshot, EntryWriter, Json, UnusedSections, journal_changes, snapshot};
+use definitions::{CatalogSnapshot, JournalEntryWriter, Json, UnusedSections, journal_changes, snapshot};
 use proptest::prelude::*;
 use std::ops::Range;
 use wire::{Table, Value};
@@ -58,7 +58,7 @@ impl Journaled {
         if records.is_empty() {
             return;
         }
-        let mut entry = EntryWriter::default();
+        let mut entry = JournalEntryWriter::default();
         records.iter().for_each(|record| entry.push(record));
         entry.finish(|piece| self.pieces.push(piece.to_vec()));
     }
@@ -75,7 +75,7 @@ impl Journaled {
 
     pub fn snapshot_step(&mut self, places: u32) {
         let Some(snapshot) = &mut self.snapshot else { return };
-        let mut entry = EntryWriter::default();
+        let mut entry = JournalEntryWriter::default();
         let is_complete = snapshot.step(&self.catalog, &mut entry, places, &mut || SALT);
         entry.finish(|piece| self.pieces.push(piece.to_vec()));
         if is_complete {
@@ -227,9 +227,36 @@ impl Step {
         Step(Definition::SetVhostLimits { vhost: name(vhost), limits })
     }
 
+    pub fn policy(policy: &str) -> Step {
+        let definition = Table::new().with("max-length", Value::I64(1)).expect("short");
+        let (vhost, name, pattern, apply_to) = (name("/"), name(policy), String::new(), ApplyTo::All);
+        let policy = Policy { vhost, name, pattern, apply_to, priority: 0, definition };
+        Step(Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() })
+    }
+
+    /// Something of each kind in a vhost, for a user.
+    pub fn all_in_vhost(vhost: &str, user: &str) -> Vec<Step> {
+        let index = VHOSTS.iter().position(|known| *known == vhost).expect("a known vhost") as u32;
+        let (user, exchange, vhost) = (name(user), name("amq.topic"), name(vhost));
+        let limits = VhostLimits { queues_max: Some(5), ..VhostLimits::default() };
+        let permission = TopicPermission { write: "a".to_owned(), read: "b".to_owned() };
+        let (pattern, apply_to, definition) = (String::new(), ApplyTo::All, Table::new());
+        let definition = definition.with("max-length", Value::I64(1)).expect("short");
+        let policy = Policy { vhost: vhost.clone(), name: name("p"), pattern, apply_to, priority: 0, definition };
+        vec![
+            Step(Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() }),
+            Step(Definition::SetVhostLimits { vhost: vhost.clone(), limits }),
+            Step(Definition::SetPermission { user: user.clone(), vhost: vhost.clone(), permission: Permission::all() }),
+            Step(Definition::SetTopicPermission { user, vhost, exchange, permission }),
+            declare_exchange(index, "x", ExchangeKind::Fanout, true, false),
+            declare_queue(index, "q", true, None, Table::new()),
+            bind_queue(index, "x", "q", "", Table::new(), true),
+        ]
+    }
+
     pub fn user(user: &str, secret: &str) -> Step {
         let (name, password, tags) = (name(user), Password::plain(secret), vec![name("administrator"), name("t")]);
-        Step(Definition::PutUser { name, password, tags, loopback_only: secret.len() % 2 == 0 })
+        Step(Definition::PutUser { name, password, tags, loopback_only: secret.len() == 2 })
     }
 }
 
