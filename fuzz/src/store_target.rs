@@ -1,14 +1,16 @@
 //! The target `store`: segments of any frames, and the records of a frame that checks out, any bytes.
 //!
-//! Enters: records behind one byte 0; or steps of five bytes and records, of which each makes a block of a segment.
+//! Enters: records behind one byte 0; or steps of five bytes and records, of which each makes a block of a segment. The
+//! records of a step that begins a segment are the number of the log's first segment and that one's first frame.
 //! Leaves: nothing, or a panic.
 //! Owns:   a reader of segments in memory. The checksums are right, or a fuzzer would never come further.
 
 use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use store::{
-    AlignedBuffer, Block, Damage, DiskError, DiskErrorKind, Frame, FrameHeader, FrameKind, FrameSequence, Group,
-    LogEnd, LogId, OnDamage, Position, QueueCursor, QueueUid, Record, RecordReader, RecordVisitor, SegmentHeader,
-    SegmentId, SegmentNumber, SegmentReader, StoreTag, StoredMessage, scan,
+    AlignedBuffer, Block, Damage, DiskError, DiskErrorKind, FoundMessage, Frame, FrameHeader, FrameKind, FrameSequence,
+    Group, LogEnd, LogId, LoggedMessage, MessageLog, MessageLogOptions, OnDamage, Position, QueueCursor, QueueUid,
+    Record, RecordReader, RecordVisitor, RecoverySink, SegmentHeader, SegmentId, SegmentNumber, SegmentReader,
+    SegmentStart, StoreTag, StoredMessage, recover, scan,
 };
 
 const STORE: StoreTag = StoreTag(0x5354_4f52);
@@ -132,13 +134,24 @@ impl<'a> Step<'a> {
 fn segments(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut segments: Vec<Vec<u8>> = Vec::new();
     let mut crc = 0;
+    let mut first = None;
     while let Some(step) = Step::take(&mut bytes) {
         let previous_crc = if step.chained == 1 { crc } else { u32::from(step.chained) };
         let sequence = FrameSequence(step.sequence.into());
         let number = SegmentNumber(segments.len() as u64 + u64::from(step.what & SEGMENT > 0));
         let mut block = vec![0; BLOCK_BYTES];
         if step.what & SEGMENT > 0 {
-            SegmentHeader { store: STORE, log: LOG, number, first: sequence, previous_crc }.write(&mut block);
+            let start = SegmentStart { number, first: sequence, previous_crc };
+            let log_start = match *step.records {
+                [number, first, ..] => SegmentStart {
+                    number: SegmentNumber(number.into()),
+                    first: FrameSequence(first.into()),
+                    previous_crc: 0,
+                },
+                _ => *first.get_or_insert(start),
+            };
+            SegmentHeader { store: STORE, log: LOG, number, first: sequence, previous_crc, log_start }
+                .write(&mut block);
             segments.push(Vec::new());
         } else {
             let len = FRAME_HEADER_BYTES + step.records.len();
@@ -176,7 +189,7 @@ fn check_segments(bytes: &[u8]) {
     let mut strict = Seen::default();
     let failed = scan(start, numbers.clone(), OnDamage::Fail, &mut segments, &mut strict);
     let mut skipping = Seen::default();
-    let skipped = scan(start, numbers, OnDamage::Skip, &mut segments, &mut skipping);
+    let skipped = scan(start, numbers.clone(), OnDamage::Skip, &mut segments, &mut skipping);
     assert!(strict.damage == 0 && skipping.frames.starts_with(&strict.frames), "the same up to the damage");
     assert!(skipping.bytes <= total, "no byte is read twice");
     if let Ok(skipped) = skipped {
@@ -186,7 +199,60 @@ fn check_segments(bytes: &[u8]) {
         // A segment may begin, in which no frame can be read.
         let last = skipping.frames.last().map_or(FrameSequence(1), |last| last.next());
         assert!(skipped.end.chain.next >= last, "the log goes on behind what was read");
+        check_recovery(numbers, &mut segments, skipped.frames);
     }
+}
+
+/// Messages that were found, by their numbers of bytes.
+#[derive(Default)]
+struct Restored {
+    last: Option<(QueueUid, Position)>,
+    finished: Option<QueueUid>,
+    messages: u64,
+}
+
+impl RecoverySink for Restored {
+    type Message = usize;
+    fn is_there(&mut self, queue: QueueUid) -> bool {
+        queue.0 % 4 != 3
+    }
+    fn message(&mut self, message: &StoredMessage<'_>) -> usize {
+        message.body.len()
+    }
+    fn restore(&mut self, queue: QueueUid, position: Position, _: usize, _: FoundMessage) {
+        assert!(self.last < Some((queue, position)), "queue by queue, in the order of positions");
+        self.last = Some((queue, position));
+        self.messages += 1;
+    }
+    fn finish(&mut self, queue: QueueUid, next: &[Position]) {
+        assert!(self.finished < Some(queue) && !next.is_empty());
+        self.finished = Some(queue);
+    }
+    fn on_damage(&mut self, _: &Damage) {}
+}
+
+/// A message that nobody writes.
+struct NoMessage;
+
+impl LoggedMessage for NoMessage {
+    fn stored(&self) -> StoredMessage<'_> {
+        StoredMessage { exchange: b"", routing_key: b"", properties: b"", bcc: b"", arrived_us: 0, body: b"" }
+    }
+    fn bytes(&self) -> usize {
+        0
+    }
+    fn is_same(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+fn check_recovery(numbers: Vec<SegmentNumber>, segments: &mut Segments, frames: u64) {
+    let mut restored = Restored::default();
+    let recovered = recover(segments, STORE, LOG, numbers, OnDamage::Skip, &mut restored);
+    let recovered = recovered.expect("a scan that skips damage has come through");
+    assert_eq!((recovered.messages, recovered.frames), (restored.messages, frames));
+    let mut log: MessageLog<NoMessage> = MessageLog::new(recovered, MessageLogOptions::default());
+    assert!(log.poll(0).is_some(), "it goes on: a segment is made");
 }
 
 /// A frame with every record, and logs as they are after a clean end, a torn write, and damage.
@@ -217,7 +283,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         .and_then(|()| group.commit_aborted())
         .and_then(|()| group.definition(4, b"a definition"));
     assert!(written.is_ok(), "an empty group takes them all");
-    let range = group.seal(&mut chain, SegmentNumber(1), false);
+    let range = group.seal(&mut chain, SegmentNumber(1), None);
     let frame = Frame::read(&group.buffer()[range]).expect("a frame");
     let records = [&[0], frame.records].concat();
 
@@ -226,12 +292,15 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     let frame = |sequence, synced| Step { what: 1 << 2, sequence, synced, chained: 1, records: &definition }.bytes();
     let torn =
         |sequence| Step { what: 1 << 2 | GARBAGE, sequence, synced: 70, chained: 1, records: &definition }.bytes();
+    let given_back =
+        |sequence| Step { what: SEGMENT, sequence, synced: 0, chained: 1, records: &[2, sequence] }.bytes();
     let log = |steps: &[Vec<u8>]| [vec![1], steps.concat()].concat();
     vec![
         ("records".into(), records),
         ("clean".into(), log(&[segment(1, 1), frame(1, 0), frame(2, 1), segment(3, 1), frame(3, 2)])),
         ("torn".into(), log(&[segment(1, 1), frame(1, 0), torn(2), frame(3, 1)])),
         ("torn-and-gone-on".into(), log(&[segment(1, 1), frame(1, 0), segment(2, 1), torn(2), frame(3, 1)])),
+        ("given-back".into(), log(&[segment(1, 1), frame(1, 0), given_back(2), frame(2, 1)])),
         ("damaged".into(), log(&[segment(1, 1), frame(1, 0), torn(2), frame(3, 1), frame(4, 3)])),
     ]
 }

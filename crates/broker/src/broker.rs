@@ -413,7 +413,7 @@ impl Broker {
 
     /// The store has made everything up to this ticket durable.
     pub fn durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
-        self.publishing().on_durable(ticket, fx);
+        self.publishing().answers().on_durable(ticket, fx);
     }
 
     /// The changes of definitions that this shard has made. Messages that arrive from now on may depend on all of them.

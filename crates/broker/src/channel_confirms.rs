@@ -11,6 +11,10 @@ struct StoredRun {
     last_ticket: u64,
 }
 
+/// Those of a channel, in their order.
+#[derive(Default)]
+struct StoredRuns(VecDeque<StoredRun>);
+
 /// The publishes of a channel that its client awaits, in order, so that one confirm covers many.
 #[derive(Default)]
 pub struct ChannelConfirms {
@@ -21,7 +25,7 @@ pub struct ChannelConfirms {
     /// Publishes that wait for other shards: the number of each, and how many answers it lacks.
     pub pending: VecDeque<(u64, u32)>,
     /// Publishes that wait for the store, in runs that follow one another. Most channels never have any.
-    stored: Option<Box<VecDeque<StoredRun>>>,
+    stored: Option<Box<StoredRuns>>,
     /// Publishes that a queue refused, and that the client was not sent a `basic.nack` for yet.
     pub refused: BTreeSet<u64>,
     /// The channel is on the list of those whose confirms are due.
@@ -38,7 +42,7 @@ impl ChannelConfirms {
 
     #[inline]
     fn first_stored(&self) -> Option<&StoredRun> {
-        self.stored.as_ref()?.front()
+        self.stored.as_ref()?.0.front()
     }
 
     /// Whether no publish waits for other shards or the store.
@@ -51,7 +55,7 @@ impl ChannelConfirms {
     /// `sealed` are one run. Returns whether it begins one.
     #[inline]
     pub fn await_ticket(&mut self, number: u64, ticket: u64, sealed: u64) -> bool {
-        let stored = self.stored.get_or_insert_default();
+        let StoredRuns(stored) = &mut **self.stored.get_or_insert_default();
         if let Some(run) = stored.back_mut()
             && (run.last_ticket > sealed || run.last_ticket >= ticket)
         {
@@ -64,7 +68,7 @@ impl ChannelConfirms {
 
     /// The store has made everything up to this ticket durable. If a run waits for further ones, returns the next.
     pub fn on_durable(&mut self, ticket: u64) -> Option<u64> {
-        let stored = self.stored.as_mut()?;
+        let StoredRuns(stored) = &mut **self.stored.as_mut()?;
         while stored.front().is_some_and(|run| run.last_ticket <= ticket) {
             stored.pop_front();
         }
@@ -111,7 +115,7 @@ mod tests {
         let first = [(5, 13), (5, 14), (6, 15)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 13));
         assert_eq!(first, [false, true, false]);
         assert_eq!(
-            (confirms.last_safe(), confirms.stored.as_ref().map_or(0, |runs| runs.len()), confirms.is_idle()),
+            (confirms.last_safe(), confirms.stored.as_ref().map_or(0, |runs| runs.0.len()), confirms.is_idle()),
             (1, 2, false)
         );
         assert_eq!((confirms.on_durable(11), confirms.last_safe()), (Some(12), 1));

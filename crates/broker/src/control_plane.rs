@@ -11,7 +11,7 @@ use crate::limits::{CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_W
 use crate::publishing::Publishing;
 use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
-use crate::queues::QueueTimerResult;
+use crate::queues::{QueueTimerResult, stored_uid};
 use crate::sessions::Sessions;
 use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
@@ -186,8 +186,8 @@ impl ControlPlane<'_> {
 
     /// Whether there is a store, and a queue is durable, on whatever shard.
     pub fn is_stored(&self, id: QueueId) -> bool {
-        let is_durable = |queue: &catalog::QueueDefinition| queue.uid.is_some();
-        self.data.dispatcher.queues.has_store && self.definitions.catalog.queue_definition(id).is_some_and(is_durable)
+        let definition = self.definitions.catalog.queue_definition(id);
+        self.data.dispatcher.queues.has_store && definition.and_then(stored_uid).is_some()
     }
 
     /// There is a store from now on.
@@ -195,7 +195,7 @@ impl ControlPlane<'_> {
         let queues = &mut self.data.dispatcher.queues;
         queues.has_store = true;
         for (id, definition) in self.definitions.catalog.queues() {
-            if let Some(uid) = definition.uid.filter(|_| self.identity.is_home(definition.home)) {
+            if let Some(uid) = stored_uid(definition).filter(|_| self.identity.is_home(definition.home)) {
                 queues.store(id, uid);
             }
         }

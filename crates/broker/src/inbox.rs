@@ -139,12 +139,12 @@ impl<'a> Inbox<'a> {
             ShardMessage::PublishesAccepted { publishes } => {
                 for _ in 0..publishes {
                     let Some(awaited) = self.control().data.confirms.next_answered(from) else { break };
-                    self.control().publishing().on_shard_answer(awaited, true, fx);
+                    self.control().publishing().answers().on_shard_answer(awaited, true, fx);
                 }
             }
             ShardMessage::PublishRefused => {
                 if let Some(awaited) = self.control().data.confirms.next_answered(from) {
-                    self.control().publishing().on_shard_answer(awaited, false, fx);
+                    self.control().publishing().answers().on_shard_answer(awaited, false, fx);
                 }
             }
             ShardMessage::Credit { queue, consumer, messages, bytes } => {

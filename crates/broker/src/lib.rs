@@ -64,6 +64,7 @@ mod message;
 mod paged_slot_map;
 mod payload;
 mod pending_dead_letters;
+mod publish_answers;
 mod publish_route;
 mod publishing;
 mod purged_messages;

@@ -3,7 +3,6 @@
 use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::carbon_copies;
 use crate::channel::{ChannelMode, not_open};
-use crate::confirms::AwaitedAnswer;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{DeferredPublish, DeferredWork};
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
@@ -13,8 +12,9 @@ use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
 use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
 use crate::message::{BodyRef, Content};
+use crate::publish_answers::PublishAnswers;
 use crate::publish_route::{PublishRouteCache, same};
-use crate::session_state::{PendingCommand, PendingReply, ReadControl};
+use crate::session_state::ReadControl;
 use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
 use crate::stamps::remove_stamp;
@@ -23,7 +23,7 @@ use catalog::{
     Catalog, ExchangeId, KeyedRoute, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource, RouteDependence,
 };
 use std::sync::Arc;
-use wire::method::{Method, basic, tx};
+use wire::method::basic;
 use wire::{ChannelNumber, RawProperties, ReplyCode, ShortStr};
 
 /// A publish as it arrives.
@@ -49,6 +49,11 @@ pub(crate) struct Publishing<'a> {
 }
 
 impl Publishing<'_> {
+    /// What answers to publishes touch.
+    pub fn answers(&mut self) -> PublishAnswers<'_> {
+        PublishAnswers { sessions: self.sessions, data: self.data }
+    }
+
     /// `basic.publish` with its content.
     #[inline]
     pub fn publish<E: Effects>(
@@ -368,7 +373,7 @@ impl Publishing<'_> {
         self.data.dispatcher.flow.slow_queue = None;
         if let Some(awaited) = publish.awaited {
             self.await_more(awaited, &result, fx);
-            self.on_answer(awaited, fx);
+            self.answers().on_answer(awaited, fx);
         }
         None
     }
@@ -567,64 +572,5 @@ impl Publishing<'_> {
         let name = address.name();
         owned.reply_to = Some(ShortStr::truncated(&name).to_owned());
         Ok(owned.to_bytes())
-    }
-
-    /// Another shard has accepted or refused what was sent to it.
-    pub fn on_shard_answer<E: Effects>(&mut self, awaited: AwaitedAnswer, accepted: bool, fx: &mut E) {
-        let publish = match awaited {
-            AwaitedAnswer::Publish(publish) => publish,
-            // A dead letter that its queue refuses is dropped.
-            AwaitedAnswer::Source(key) => return self.data.confirms.release_source(key, fx),
-        };
-        if !accepted && let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) {
-            channel.confirms.refused.insert(publish.number);
-        }
-        self.on_answer(publish, fx);
-    }
-
-    /// A publish has one answer more.
-    pub fn on_answer<E: Effects>(&mut self, publish: PublishKey, fx: &mut E) {
-        let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) else { return };
-        channel.confirms.on_answer(publish.number);
-        self.after_answer(publish.channel, fx);
-    }
-
-    /// The store has made everything up to this ticket durable.
-    pub fn on_durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
-        while let Some(key) = self.data.confirms.next_durable(ticket) {
-            if let Some(channel) = self.data.dispatcher.channels.get_mut(key) {
-                if let Some(next) = channel.confirms.on_durable(ticket) {
-                    self.data.confirms.await_rest(next, key);
-                }
-                self.after_answer(key, fx);
-            }
-        }
-        self.data.confirms.answer_durable(ticket, fx);
-    }
-
-    /// A channel may have publishes to confirm, or a commit to answer.
-    fn after_answer<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return };
-        match channel.mode {
-            ChannelMode::Transaction(_) => self.finish_commit(key, fx),
-            _ => self.data.confirms.mark_due(key, &mut channel.confirms),
-        }
-    }
-
-    /// Replies to a commit once the last of its messages is in its queues.
-    fn finish_commit<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        let channel = self.data.dispatcher.channels.get_mut(key);
-        let Some(channel) = channel.filter(|channel| channel.confirms.is_idle()) else { return };
-        let (slot, number) = (channel.slot, channel.number);
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        let commits =
-            |pending: &mut PendingCommand| pending.channel == number && matches!(pending.reply, PendingReply::Commit);
-        if session.pending.take_if(commits).is_some() {
-            match channel.commit_result() {
-                Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
-                Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),
-            }
-            fx.resume(slot);
-        }
     }
 }

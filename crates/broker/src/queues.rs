@@ -43,6 +43,11 @@ impl QueueTable {
     }
 }
 
+/// The number of a queue whose messages a store keeps: one that is durable, and does not end with its connection.
+pub(crate) fn stored_uid(definition: &QueueDefinition) -> Option<QueueUid> {
+    definition.uid.filter(|_| definition.exclusive.is_none())
+}
+
 /// What the timer of a queue has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueTimerResult {
@@ -77,7 +82,7 @@ pub(crate) struct Queues {
 impl Queues {
     /// Creates a queue. `is_counted`: its virtual host has a quota.
     pub fn create(&mut self, id: QueueId, definition: &QueueDefinition, is_counted: bool, now_us: u64) {
-        let uid = definition.uid.filter(|_| self.has_store);
+        let uid = stored_uid(definition).filter(|_| self.has_store);
         let mut queue = Queue::new(id, definition.name.shared(), definition.vhost, uid, definition.auto_delete);
         queue.features = FeatureState::new(definition, is_counted, now_us);
         queue.expiring = queue.has_ttl();

@@ -177,7 +177,7 @@ impl WorkRunner<'_> {
         match (next, publish) {
             (Some(next), _) => Some(DeferredWork::Forward { message, route, next, publish }),
             (None, Some(publish)) => {
-                self.control.publishing().on_answer(publish, fx);
+                self.control.publishing().answers().on_answer(publish, fx);
                 None
             }
             (None, None) => None,

@@ -142,6 +142,11 @@ impl DefinitionJournal {
         self.writer.pending_bytes()
     }
 
+    /// Whether the disk does something that polling will take.
+    pub fn is_busy(&self) -> bool {
+        self.disk.under_way() > 0 && !self.has_failed
+    }
+
     /// Whether polling does something although nothing has happened.
     pub fn has_work(&self) -> bool {
         !self.has_failed && self.walks() && self.writer.pending_bytes() < SNAPSHOT_PENDING_BYTES_MAX

@@ -214,11 +214,14 @@ impl MessageStore {
     /// durable.
     pub fn close(&mut self, definitions_version: u64, now_us: u64, mut wait: impl FnMut()) -> bool {
         self.is_closing = true;
-        self.submit(definitions_version, now_us);
-        while self.disk.under_way() > 0 && self.failure.is_none() {
-            wait();
+        loop {
+            // Before each wait, as it ends once for everything that was done before.
             self.complete(now_us);
             self.submit(definitions_version, now_us);
+            if self.disk.under_way() == 0 || self.failure.is_some() {
+                break;
+            }
+            wait();
         }
         self.failure.is_none() && self.log.pending_bytes() == 0
     }

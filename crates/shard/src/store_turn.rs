@@ -2,8 +2,9 @@
 
 use crate::definition_journal::JournalEvent;
 use crate::sessions::Sessions;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use store::DiskError;
+use store::limits::MARK_DELAY_US;
 
 impl Sessions {
     /// Takes what the disk has done, and tells the broker core what is durable.
@@ -71,7 +72,14 @@ impl Sessions {
     }
 
     /// Writes what is not durable yet, before the end of the shard.
-    pub fn close_store(&mut self, now: Instant, wait: impl FnMut()) {
+    pub fn close_store(&mut self, now: Instant, mut wait: impl FnMut()) {
+        // Of definitions that nobody waits for, too; at a time at which the mark is due that proves them.
+        let marked_at = now + Duration::from_micros(MARK_DELAY_US);
+        self.poll_journal(marked_at);
+        while self.effects.journal.as_ref().is_some_and(|journal| journal.is_busy()) {
+            wait();
+            self.poll_journal(marked_at);
+        }
         let Sessions { options, broker, effects, .. } = self;
         let Some(store) = &mut effects.store else { return };
         if !store.close(broker.definitions_version(), options.time_us(now), wait) {

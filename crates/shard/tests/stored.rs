@@ -5,7 +5,7 @@ mod brokers;
 
 use brokers::server_options;
 use catalog::{Definition, Name, ShardId, VhostId};
-use client::{Client, ClientChannel, Publish, ReceivedMessage};
+use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions, ReceivedMessage};
 use shard::{BrokerStartError, Server, ServerOptions, StoreOptions, StoreSync};
 use std::path::Path;
 use wire::{Properties, RawProperties, Table};
@@ -140,6 +140,51 @@ fn a_queue_that_was_emptied_stays_empty() {
         client.close().expect("closed");
         stop(server);
     }
+}
+
+#[test]
+fn after_a_clean_stop_even_the_last_group_is_known_to_have_been_durable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(folder.path());
+    let (mut client, channel) = connect(&server);
+    publish(&mut client, channel, "a", 2, b"the only one");
+    client.wait_confirms(channel, 0).expect("confirmed");
+    client.close().expect("closed");
+    stop(server);
+    let segment = folder.path().join("log/00-00000001.seg");
+    let mut bytes = std::fs::read(&segment).expect("a segment");
+    bytes[4096 + 70] ^= 1;
+    std::fs::write(&segment, bytes).expect("written");
+    let error = Server::start(options(folder.path(), |store| store)).err().expect("it is damaged").to_string();
+    assert!(error.contains("segment 1 of log 0 is damaged at block 1"), "{error}");
+}
+
+#[test]
+fn what_nobody_waited_for_is_written_before_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(folder.path());
+    let (mut client, channel) = connect(&server);
+    let options = QueueOptions { durable: true, auto_delete: true, ..QueueOptions::default() };
+    client.declare_queue(channel, "gone", &options).expect("a queue");
+    client.declare_queue(channel, "kept", &QueueOptions { durable: true, ..QueueOptions::default() }).expect("a queue");
+    let tag = client.consume(channel, "gone", &ConsumeOptions::default()).expect("a consumer");
+    let without_confirms = client.open_channel().expect("a channel");
+    (0..10).for_each(|number| publish(&mut client, without_confirms, "kept", 2, &body(number)));
+    // Its last consumer takes the queue along.
+    client.cancel(channel, &tag).expect("cancelled");
+    client.close().expect("closed");
+    stop(server);
+
+    let server = start(folder.path());
+    let (mut client, channel) = connect(&server);
+    for number in 0..10 {
+        assert!(get(&mut client, channel, "kept").expect("a message").body() == body(number));
+    }
+    let passive = QueueOptions { passive: true, ..QueueOptions::default() };
+    let error = client.declare_queue(channel, "gone", &passive).expect_err("it is gone").to_string();
+    assert!(error.contains("404") || error.contains("NOT_FOUND"), "{error}");
+    drop(client);
+    stop(server);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::limits::{
     RECORD_OVERHEAD_BYTES_MAX, WHOLE_BODY_BYTES_MAX,
 };
 use crate::record::{StoredMessage, tag};
+use crate::segment_header::{SegmentHeader, SegmentStart};
 use crate::varint::{self, VARINT_BYTES_MAX};
 
 /// The group has no capacity for the record: the next one takes it.
@@ -269,8 +270,13 @@ impl Group {
     }
 
     /// Gives each frame its header, for the place in `segment` that the group gets, and returns the range of the buffer to
-    /// write. With `segment_header` that begins with the segment's header.
-    pub fn seal(&mut self, chain: &mut Chain, segment: SegmentNumber, segment_header: bool) -> std::ops::Range<usize> {
+    /// write. If the group begins the segment, that begins with its header, which says where the log begins.
+    pub fn seal(
+        &mut self,
+        chain: &mut Chain,
+        segment: SegmentNumber,
+        log_start: Option<SegmentStart>,
+    ) -> std::ops::Range<usize> {
         self.close_frame();
         let begins_with = chain.next;
         let before = chain.previous_crc;
@@ -290,15 +296,14 @@ impl Group {
             chain.previous_crc = header.write(&mut self.buffer[span.start..span.end]);
             chain.next = chain.next.next();
         }
-        if !segment_header {
-            return BLOCK_BYTES..self.at;
-        }
-        crate::segment_header::SegmentHeader {
+        let Some(log_start) = log_start else { return BLOCK_BYTES..self.at };
+        SegmentHeader {
             store: chain.store,
             log: chain.log,
             number: segment,
             first: begins_with,
             previous_crc: before,
+            log_start,
         }
         .write(&mut self.buffer[..BLOCK_BYTES]);
         0..self.at

@@ -22,6 +22,7 @@ mod recovery;
 mod request;
 mod scan;
 mod segment_header;
+mod segment_supply;
 mod varint;
 
 pub use buffer::AlignedBuffer;
@@ -36,4 +37,4 @@ pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
 pub use recovery::{FoundMessage, RecoveredLog, RecoverySink, recover};
 pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, scan};
-pub use segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault};
+pub use segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault, SegmentStart};

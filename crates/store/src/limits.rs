@@ -42,6 +42,28 @@ pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Segments made ahead. One: making takes a fraction of the time that filling takes.
 pub const SPARE_SEGMENTS: usize = 1;
 
+/// Segments made ahead of a log of messages. When no other can be made publishers are stopped, and what they had sent and
+/// what consumers settle has capacity here.
+pub const MESSAGE_SPARE_SEGMENTS: usize = 2;
+
+/// Segments before the log's beginning that wait for the next one to say so. With more, the next one is begun at once.
+pub const RETIRED_SEGMENTS_MAX: usize = 1;
+
+/// Segments that are not needed any more and are kept to be made into the next ones.
+pub const RECYCLABLE_SEGMENTS_MAX: usize = 1;
+
+/// How long after a segment could not be made for lack of space it is tried again.
+pub const NO_SPACE_RETRY_US: u64 = 1_000_000;
+
+/// Segments that a log may have whatever is alive: with more, and more than twice what is alive, the oldest one is moved.
+pub const SEGMENTS_UNMOVED: usize = 4;
+
+/// Bytes that are read at once of a segment that is moved.
+pub const MOVE_READ_BYTES: usize = 1 << 20;
+
+/// Bytes of a moved segment that one group takes: what clients append is not behind more than that.
+pub const MOVE_GROUP_BYTES: usize = 256 << 10;
+
 /// How long nothing has been written before a mark is, which proves that the last group was durable.
 pub const MARK_DELAY_US: u64 = 100_000;
 
@@ -76,6 +98,10 @@ const _: () =
 const _: () =
     assert!(SETTLEMENT_RESERVE_BYTES + FRAME_BYTES_MAX <= GROUP_BYTES_MAX, "an empty group takes any message");
 const _: () = assert!(PENDING_BYTES_MAX >= GROUP_BYTES_MAX && LAZY_WRITE_BYTES <= GROUP_BYTES_MAX);
+const _: () = assert!(
+    MOVE_READ_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES && MOVE_READ_BYTES.is_multiple_of(BLOCK_BYTES),
+    "any frame can be moved"
+);
 const _: () = assert!(
     SCAN_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES,
     "a frame that begins in a piece is read whole at the second try"

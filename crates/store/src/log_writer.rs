@@ -1,14 +1,16 @@
 //! Appends to a log: one group is written at a time, and what comes meanwhile fills the next.
 //!
 //! Enters: records; completions of the disk.  Leaves: requests to the disk; which group is durable.
-//! Owns:   the groups, the last segment of its log, and the segments made ahead.
+//! Owns:   the groups, and where in the last segment of its log the next one goes.
 //!
 //! After a write that failed nothing is written again: what the disk has of those blocks cannot be known.
 
 use crate::group::{Chain, Group, GroupFull};
 use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNumber, StoreTag};
-use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US, SPARE_SEGMENTS};
-use crate::request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
+use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US};
+use crate::request::{Completion, DiskError, Request, SealedGroup};
+use crate::segment_header::SegmentStart;
+use crate::segment_supply::SegmentSupply;
 use std::collections::VecDeque;
 
 /// What a log's owner must know.
@@ -36,7 +38,9 @@ pub struct LogEnd {
     pub chain: Chain,
     /// A number that no segment of the log has.
     pub next_segment: SegmentNumber,
-    /// Segments that were made and hold nothing.
+    /// What the log consists of, the oldest first.
+    pub segments: Vec<SegmentStart>,
+    /// Segments that hold nothing of the log: made ahead, or given back.
     pub unused: Vec<SegmentNumber>,
 }
 
@@ -44,7 +48,7 @@ impl LogEnd {
     /// The end of a log in which nothing was written.
     pub fn empty(store: StoreTag, log: LogId) -> LogEnd {
         let chain = Chain { store, log, next: FrameSequence(1), previous_crc: 0, synced: FrameSequence(0) };
-        LogEnd { chain, next_segment: SegmentNumber(1), unused: Vec::new() }
+        LogEnd { chain, next_segment: SegmentNumber(1), segments: Vec::new(), unused: Vec::new() }
     }
 }
 
@@ -55,19 +59,15 @@ struct Writing {
     last: FrameSequence,
     /// It has records, and is not only a mark.
     is_data: bool,
+    /// Where the log begins, as the segment's header says that it has.
+    log_start: Option<SegmentNumber>,
 }
 
 /// Appends to one log.
 pub struct LogWriter {
     chain: Chain,
-    segment_blocks: u32,
+    supply: SegmentSupply,
     tail: Option<Tail>,
-    /// The number of the next segment to make.
-    next_segment: SegmentNumber,
-    spares: VecDeque<SegmentNumber>,
-    making: Making,
-    /// Segments that are not needed any more, and become the next ones under new numbers.
-    recyclable: VecDeque<SegmentNumber>,
     filling: Group,
     /// The number of the group that is being filled.
     filling_number: GroupNumber,
@@ -80,33 +80,18 @@ pub struct LogWriter {
     failed: bool,
 }
 
-/// The making of the next spare segment.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Making {
-    Idle,
-    UnderWay,
-    /// There was no space: it is tried again when the owner says that there may be some.
-    NoSpace,
-    /// It is tried again.
-    Again,
-    AgainUnderWay,
-}
-
 impl LogWriter {
     /// A writer that goes on behind what a scan has found, in segments of so many bytes.
     ///
     /// It begins with a segment of its own: blocks behind a torn write are never written again under their number.
     pub fn new(end: LogEnd, segment_bytes: u64) -> Self {
-        let LogEnd { chain, next_segment, unused } = end;
+        let LogEnd { chain, next_segment, segments, unused } = end;
         let segment_bytes = segment_bytes.clamp(crate::limits::SEGMENT_BYTES_MIN, crate::limits::SEGMENT_BYTES_MAX);
+        let segment_blocks = (segment_bytes / BLOCK_BYTES as u64) as u32;
         LogWriter {
             chain,
-            segment_blocks: (segment_bytes / BLOCK_BYTES as u64) as u32,
+            supply: SegmentSupply::new(chain.log, segment_blocks, next_segment, segments, unused),
             tail: None,
-            next_segment,
-            spares: VecDeque::new(),
-            making: Making::Idle,
-            recyclable: unused.into(),
             filling: Group::default(),
             filling_number: GroupNumber(1),
             waiting: VecDeque::new(),
@@ -157,13 +142,49 @@ impl LogWriter {
         &mut self.filling
     }
 
+    /// The group that is being filled, and what the log consists of.
+    pub(crate) fn filling_and_segments(&mut self) -> (&mut Group, &VecDeque<SegmentStart>) {
+        (&mut self.filling, self.supply.used())
+    }
+
+    /// Nothing waits for the disk, nor is being written.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.writing.is_none() && !self.has_pending()
+    }
+
     /// Whether a group of any size would be written at once: nothing waits or is under way, and there is a segment for it.
     pub(crate) fn can_write(&self) -> bool {
         let group_blocks = (GROUP_BYTES_MAX / BLOCK_BYTES) as u32;
-        let is_idle = self.writing.is_none() && !self.has_pending() && !self.failed;
-        is_idle
-            && (!self.spares.is_empty()
-                || self.tail.as_ref().is_some_and(|tail| tail.next_block + group_blocks <= self.segment_blocks))
+        self.is_idle() && self.has_segment_for(group_blocks)
+    }
+
+    fn has_segment_for(&self, blocks: u32) -> bool {
+        !self.failed && (self.fits(blocks) || self.supply.can_begin())
+    }
+
+    fn fits(&self, blocks: u32) -> bool {
+        self.tail.as_ref().is_some_and(|tail| tail.next_block + blocks <= self.supply.segment_blocks())
+    }
+
+    /// Makes so many segments ahead.
+    pub(crate) fn set_spares(&mut self, spares: usize) {
+        self.supply.set_spares(spares);
+    }
+
+    /// What the log consists of, the oldest first.
+    pub(crate) fn segments(&self) -> &VecDeque<SegmentStart> {
+        self.supply.used()
+    }
+
+    /// The segment that is being filled.
+    pub(crate) fn last_segment(&self) -> Option<SegmentNumber> {
+        self.tail.as_ref().map(|tail| tail.number)
+    }
+
+    /// Nothing in the segments before this one is needed any more, and what replaces it is durable. They are given back when
+    /// the header of a later segment says so.
+    pub fn retire_before(&mut self, number: SegmentNumber) {
+        self.supply.retire_before(number);
     }
 
     /// Bytes that wait for the disk.
@@ -173,7 +194,7 @@ impl LogWriter {
 
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> u64 {
-        u64::from(self.segment_blocks) * BLOCK_BYTES as u64
+        u64::from(self.supply.segment_blocks()) * BLOCK_BYTES as u64
     }
 
     /// What the next frame will be chained to.
@@ -183,7 +204,12 @@ impl LogWriter {
 
     /// When [`LogWriter::poll`] has something to do although nothing has been appended.
     pub fn timer_us(&self) -> Option<u64> {
-        self.unmarked_since_us.filter(|_| !self.failed).map(|since_us| since_us + MARK_DELAY_US)
+        [self.mark_us(), self.supply.retry_us()].into_iter().flatten().min().filter(|_| !self.failed)
+    }
+
+    fn mark_us(&self) -> Option<u64> {
+        let can_mark = self.writing.is_none() && self.has_segment_for(1);
+        self.unmarked_since_us.filter(|_| can_mark).map(|since_us| since_us + MARK_DELAY_US)
     }
 
     /// What to ask the disk for; call it until there is nothing. With `flush` a group that is not full is written too.
@@ -191,15 +217,18 @@ impl LogWriter {
         if self.failed {
             return None;
         }
-        if matches!(self.making, Making::Idle | Making::Again) && self.spares.len() < SPARE_SEGMENTS {
-            return Some(self.make_segment());
+        if let Some(request) = self.supply.poll(now_us) {
+            return Some(request);
         }
         if self.writing.is_some() {
             return None;
         }
-        let is_due = self.timer_us().is_some_and(|timer_us| timer_us <= now_us);
-        if is_due && !self.has_pending() && self.filling.mark().is_ok() {
+        let is_due = self.mark_us().is_some_and(|mark_us| mark_us <= now_us);
+        let is_empty = !self.has_pending();
+        let is_wanted = is_due || self.must_begin();
+        if is_empty && is_wanted && self.filling.mark().is_ok() {
             self.unmarked_since_us = None;
+            return self.write_group();
         }
         let has_group = !self.waiting.is_empty() || ((flush || is_due) && !self.filling.is_empty());
         if !has_group {
@@ -210,71 +239,48 @@ impl LogWriter {
 
     /// There may be space again: segments are made.
     pub fn retry_making(&mut self) {
-        if self.making == Making::NoSpace {
-            self.making = Making::Again;
-        }
+        self.supply.retry();
     }
 
-    /// A segment of this log is not needed any more.
-    pub fn recycle(&mut self, segment: SegmentNumber) {
-        self.recyclable.push_back(segment);
-        self.retry_making();
-    }
-
-    fn make_segment(&mut self) -> Request {
-        self.making = if self.making == Making::Again { Making::AgainUnderWay } else { Making::UnderWay };
-        let segment = SegmentId { log: self.chain.log, number: self.next_segment };
-        Request::Make { segment, blocks: self.segment_blocks, from: self.recyclable.pop_front() }
+    /// Whether the next group begins a segment although the last one has capacity for it.
+    fn must_begin(&self) -> bool {
+        self.supply.wants_to_begin()
     }
 
     /// Handles a completion of this log's requests.
     pub fn complete(&mut self, completion: Completion, now_us: u64) -> Option<LogEvent> {
-        match completion {
-            Completion::Made { segment, result } => self.on_made(segment.number, result),
-            Completion::Written { group, result, .. } => self.on_written(group, result, now_us),
-            Completion::Read { .. } | Completion::Removed { .. } => None,
-        }
-    }
-
-    fn on_made(&mut self, number: SegmentNumber, result: Result<(), DiskError>) -> Option<LogEvent> {
-        assert_eq!(number, self.next_segment, "one segment is made at a time");
-        let was_full = std::mem::replace(&mut self.making, Making::Idle) == Making::AgainUnderWay;
-        // What was made in part is not used: the next one has another number.
-        self.next_segment = SegmentNumber(number.0 + 1);
-        let Err(error) = result else {
-            self.spares.push_back(number);
-            return was_full.then_some(LogEvent::Space);
+        let event = match completion {
+            Completion::Made { segment, result } => self.supply.on_made(segment.number, result),
+            Completion::Written { group, result, .. } => Some(self.on_written(group, result, now_us)),
+            Completion::Removed { result, .. } => self.supply.on_removed(result),
+            Completion::Read { .. } => None,
         };
-        if error.kind != DiskErrorKind::NoSpace {
-            return Some(self.fail(error));
-        }
-        self.making = Making::NoSpace;
-        (!was_full).then_some(LogEvent::NoSpace(error))
+        self.failed |= matches!(event, Some(LogEvent::Failed(_)));
+        event
     }
 
-    fn fail(&mut self, error: DiskError) -> LogEvent {
-        self.failed = true;
-        LogEvent::Failed(error)
-    }
-
-    fn on_written(&mut self, sealed: SealedGroup, result: Result<(), DiskError>, now_us: u64) -> Option<LogEvent> {
+    fn on_written(&mut self, sealed: SealedGroup, result: Result<(), DiskError>, now_us: u64) -> LogEvent {
         let writing = self.writing.take().expect("a write that was asked for");
         self.unused.push(sealed.group);
         if let Err(error) = result {
-            return Some(self.fail(error));
+            return LogEvent::Failed(error);
+        }
+        if let Some(number) = writing.log_start {
+            self.supply.give_back_before(number);
         }
         self.chain.synced = writing.last;
         // A mark needs no other mark.
         self.unmarked_since_us = writing.is_data.then_some(now_us);
-        Some(LogEvent::Durable(writing.group))
+        LogEvent::Durable(writing.group)
     }
 
     /// Sends the oldest group on its way, unless there is no segment for it.
     fn write_group(&mut self) -> Option<Request> {
         let blocks = (self.waiting.front().unwrap_or(&self.filling).bytes() / BLOCK_BYTES) as u32;
-        let fits = self.tail.as_ref().is_some_and(|tail| tail.next_block + blocks <= self.segment_blocks);
-        if !fits {
-            let number = self.spares.pop_front()?;
+        let mut log_start = None;
+        if !self.fits(blocks) || self.must_begin() {
+            let (number, start) = self.supply.begin(self.chain.next, self.chain.previous_crc)?;
+            log_start = Some(start);
             // Its first block is the header, which is written with the group.
             self.tail = Some(Tail { number, next_block: 0 });
         }
@@ -285,11 +291,15 @@ impl LogWriter {
         let number = GroupNumber(self.filling_number.0 - 1 - self.waiting.len() as u64);
         let tail = self.tail.as_mut()?;
         let block = Block(tail.next_block);
-        let range = group.seal(&mut self.chain, tail.number, block.0 == 0);
+        let range = group.seal(&mut self.chain, tail.number, log_start);
         tail.next_block += (range.len() / BLOCK_BYTES) as u32;
         let segment = SegmentId { log: self.chain.log, number: tail.number };
-        self.writing =
-            Some(Writing { group: number, last: FrameSequence(self.chain.next.0 - 1), is_data: group.has_records() });
+        self.writing = Some(Writing {
+            group: number,
+            last: FrameSequence(self.chain.next.0 - 1),
+            is_data: group.has_records(),
+            log_start: log_start.map(|start| start.number),
+        });
         Some(Request::Write { segment, block, group: SealedGroup { group, range } })
     }
 

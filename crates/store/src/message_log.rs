@@ -9,6 +9,7 @@
 
 mod encode;
 mod live;
+mod mover;
 mod pending;
 mod queues;
 mod segments;
@@ -17,13 +18,16 @@ mod tickets;
 pub(crate) use live::LiveRuns;
 pub(crate) use queues::UidMap;
 
-use crate::ids::{Position, QueueUid, Ticket};
-use crate::limits::{LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, PENDING_BYTES_MAX};
+use crate::ids::{Position, QueueUid, SegmentNumber, Ticket};
+use crate::limits::{
+    LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, MESSAGE_SPARE_SEGMENTS, PENDING_BYTES_MAX, SEGMENTS_UNMOVED,
+};
 use crate::log_writer::{LogEvent, LogWriter};
 use crate::record::StoredMessage;
 use crate::recovery::RecoveredLog;
 use crate::request::{Completion, DiskError, Request};
 use encode::Settlements;
+use mover::Mover;
 use pending::{Entry, PendingList};
 use queues::{PendingRun, QueueTable};
 use segments::SegmentUses;
@@ -98,6 +102,10 @@ pub struct MessageLog<M> {
     seen: VecDeque<(u32, u8)>,
     /// The entry that begins a commit without an end.
     open_commit: Option<u64>,
+    /// The log ends within a commit: its last group does not have all of it.
+    is_within_commit: bool,
+    /// The oldest segment, while it is moved.
+    mover: Option<Mover>,
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
@@ -108,7 +116,7 @@ pub struct MessageLog<M> {
 impl<M: LoggedMessage> MessageLog<M> {
     /// Goes on behind what was recovered.
     pub fn new(recovered: RecoveredLog, options: MessageLogOptions) -> Self {
-        let mut segments = SegmentUses::recovered(&recovered.segments);
+        let mut segments = SegmentUses::recovered(&recovered.end.segments);
         let mut queues = QueueTable::default();
         for found in recovered.queues {
             let queue = queues.find_or_new(found.uid);
@@ -120,8 +128,10 @@ impl<M: LoggedMessage> MessageLog<M> {
                 level.returned = found.returned;
             }
         }
+        let mut writer = LogWriter::new(recovered.end, options.segment_bytes);
+        writer.set_spares(MESSAGE_SPARE_SEGMENTS);
         MessageLog {
-            writer: LogWriter::new(recovered.end, options.segment_bytes),
+            writer,
             list: PendingList::new(),
             queues,
             segments,
@@ -129,6 +139,8 @@ impl<M: LoggedMessage> MessageLog<M> {
             settlements: Settlements::default(),
             seen: VecDeque::new(),
             open_commit: None,
+            is_within_commit: false,
+            mover: None,
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             event: None,
@@ -168,13 +180,13 @@ impl<M: LoggedMessage> MessageLog<M> {
                 take_unwritten(list, run, settled_behind);
             }
         });
+        while let Some((&returned, _)) = level.returned.range(first.0..end).next() {
+            level.returned.remove(&returned);
+        }
         let Some((from, to)) = written else { return };
         let by = list.push_settled(queue, Position(from), to - from);
         let segments = &mut self.segments;
         level.live.remove(from, to, |run| segments.settle(&run, by));
-        if !level.returned.is_empty() {
-            level.returned.retain(|&position, _| position < from || position >= to);
-        }
     }
 
     /// The message, and those before it in its level, was handed to a consumer that must acknowledge it.
@@ -236,8 +248,9 @@ impl<M: LoggedMessage> MessageLog<M> {
         if self.has_failed {
             return None;
         }
-        if !self.writer.is_writing() && !self.writer.has_pending() {
+        if self.writer.is_idle() {
             self.pass_over_unwritten();
+            self.reclaim();
         }
         self.start_clocks(now_us);
         if self.is_due(now_us) && self.writer.can_write() {
@@ -246,6 +259,9 @@ impl<M: LoggedMessage> MessageLog<M> {
                 self.complete_tickets();
             }
             self.start_clocks(now_us);
+        }
+        if let Some(request) = self.mover.as_mut().and_then(Mover::poll) {
+            return Some(request);
         }
         let request = self.writer.poll(now_us, true)?;
         if let Request::Write { segment, .. } = &request {
@@ -256,15 +272,27 @@ impl<M: LoggedMessage> MessageLog<M> {
 
     /// Handles a completion of this log's requests.
     pub fn complete(&mut self, completion: Completion, now_us: u64) -> Option<MessageLogEvent> {
+        if self.has_failed {
+            return None;
+        }
+        let completion = match completion {
+            Completion::Read { buffer, result, .. } => {
+                let read = self.mover.as_mut().map(|mover| mover.on_read(buffer, result));
+                return read.and_then(Result::err).map(|error| self.fail(error));
+            }
+            completion => completion,
+        };
         match self.writer.complete(completion, now_us)? {
             LogEvent::Durable(_) => self.tickets.complete().map(MessageLogEvent::Durable),
             LogEvent::NoSpace(_) => Some(MessageLogEvent::NoSpace),
             LogEvent::Space => Some(MessageLogEvent::Space),
-            LogEvent::Failed(error) => {
-                self.has_failed = true;
-                Some(MessageLogEvent::Failed(error))
-            }
+            LogEvent::Failed(error) => Some(self.fail(error)),
         }
+    }
+
+    fn fail(&mut self, error: DiskError) -> MessageLogEvent {
+        self.has_failed = true;
+        MessageLogEvent::Failed(error)
     }
 
     /// There may be space again: segments are made.
@@ -272,7 +300,8 @@ impl<M: LoggedMessage> MessageLog<M> {
         self.writer.retry_making();
     }
 
-    /// What became durable without a write: all of it was settled before.
+    /// What [`MessageLog::poll`] found: that something became durable without a write, as all of it was settled before, or
+    /// that a segment is damaged.
     pub fn take_event(&mut self) -> Option<MessageLogEvent> {
         self.event.take()
     }
@@ -282,7 +311,8 @@ impl<M: LoggedMessage> MessageLog<M> {
         if self.has_failed {
             return None;
         }
-        let write_us = self.clocks.due_us().filter(|_| self.writer.can_write());
+        let is_moving = self.mover.as_ref().is_some_and(Mover::is_ready);
+        let write_us = if is_moving { Some(0) } else { self.clocks.due_us() }.filter(|_| self.writer.can_write());
         [write_us, self.writer.timer_us()].into_iter().flatten().min()
     }
 
@@ -320,6 +350,9 @@ impl<M: LoggedMessage> MessageLog<M> {
     }
 
     fn is_due(&self, now_us: u64) -> bool {
+        if self.mover.as_ref().is_some_and(|mover| mover.is_ready() || mover.is_within_body()) {
+            return true;
+        }
         if self.list.is_empty() && self.seen.is_empty() {
             return false;
         }
@@ -340,6 +373,51 @@ impl<M: LoggedMessage> MessageLog<M> {
             self.tickets.pass_over(settled_behind);
         }
         self.complete_tickets();
+    }
+
+    /// Retires the oldest segments if nothing of them is alive, and begins to move one where too much is dead. All that is in
+    /// groups is durable.
+    fn reclaim(&mut self) {
+        while let Some((number, first)) = self.segments.first() {
+            let is_moving = self.mover.as_ref().is_some_and(|mover| !mover.can_stop());
+            let is_settled = first.messages == 0 && first.settled_by <= self.tickets.encoded();
+            let is_last = self.writer.last_segment() == Some(number);
+            if !is_settled || is_last || is_moving || self.is_within_commit {
+                break;
+            }
+            self.mover = None;
+            self.segments.retire_first();
+            self.writer.retire_before(SegmentNumber(number.0 + 1));
+        }
+        match &self.mover {
+            Some(mover) if mover.is_done() => self.end_moving(),
+            Some(_) => {}
+            None => self.begin_moving(),
+        }
+    }
+
+    fn begin_moving(&mut self) {
+        let is_wasteful = self.segments.len() > SEGMENTS_UNMOVED && self.log_bytes() > 2 * self.live_bytes();
+        let is_within = self.is_within_commit || self.list.body_at().is_some();
+        let Some((number, first)) = self.segments.first().filter(|_| is_wasteful && !is_within) else { return };
+        if first.messages > 0
+            && let Some(groups) = self.segments.groups_of_first()
+        {
+            let chain = self.writer.chain();
+            self.mover = Mover::new((chain.store, chain.log), number, groups, self.writer.segments());
+        }
+    }
+
+    /// All of a segment was gone through.
+    fn end_moving(&mut self) {
+        let Some(mover) = &self.mover else { return };
+        let left = self.segments.first().filter(|(number, _)| *number == mover.segment());
+        if let Some((_, first)) = left.filter(|(_, first)| first.messages > 0) {
+            let error = mover.damage(first.messages);
+            self.event = Some(self.fail(error));
+        } else {
+            self.mover = None;
+        }
     }
 
     fn complete_tickets(&mut self) {

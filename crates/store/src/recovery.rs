@@ -64,9 +64,8 @@ pub(crate) struct FoundQueue {
 /// Where a log of messages goes on, and what of it is alive.
 #[derive(Debug)]
 pub struct RecoveredLog {
+    /// What is alive refers to the log's segments by their indexes.
     pub end: LogEnd,
-    /// Its segments, the oldest first. What is alive refers to them by their indexes.
-    pub(crate) segments: Vec<SegmentNumber>,
     pub(crate) queues: Vec<FoundQueue>,
     /// It ends within a commit.
     pub(crate) has_open_commit: bool,
@@ -91,7 +90,6 @@ impl From<LogEnd> for RecoveredLog {
     fn from(end: LogEnd) -> Self {
         RecoveredLog {
             end,
-            segments: Vec::new(),
             queues: Vec::new(),
             has_open_commit: false,
             messages: 0,

@@ -15,7 +15,7 @@ use crate::limits::{BLOCK_BYTES, SCAN_BYTES};
 use crate::log_writer::LogEnd;
 use crate::record::{Record, RecordReader};
 use crate::request::DiskError;
-use crate::segment_header::{SegmentHeader, SegmentHeaderFault};
+use crate::segment_header::{SegmentHeader, SegmentHeaderFault, SegmentStart};
 use std::fmt;
 
 /// Reads segments.
@@ -126,7 +126,7 @@ pub struct ScanResult {
     pub damage: Vec<Damage>,
 }
 
-/// Reads a log from `start` on, in the segments with these numbers.
+/// Reads a log in the segments with these numbers: from where the last of them says that it begins, or else from `start`.
 pub fn scan(
     start: Chain,
     mut segments: Vec<SegmentNumber>,
@@ -138,12 +138,27 @@ pub fn scan(
     let next_segment = segments.last().map_or(SegmentNumber(1), |last| SegmentNumber(last.0 + 1));
     let mut buffer = AlignedBuffer::new(SCAN_BYTES);
     let mut found = Vec::with_capacity(segments.len());
+    let mut recycled = Vec::new();
     for number in segments {
         let id = SegmentId { log: start.log, number };
-        found.push(FoundSegment { id, header: read_header(&start, id, reader)?, is_used: false });
+        let header = read_header(&start, id, reader)?;
+        if header.is_some_and(|header| !is_in_order(&start, &header)) {
+            return Err(ScanError::OutOfOrder { segment: id });
+        }
+        // A segment that was made of another one, and nothing has been written to it since.
+        recycled.extend(header.map(|header| header.number).filter(|&old| old < number));
+        let header = header.filter(|header| header.number == number);
+        found.push(FoundSegment { id, header, start: header.map(|header| header.start()), is_used: false });
+    }
+    let mut chain = start;
+    let mut unused = Vec::new();
+    if let Some(log_start) = log_start(&found, &recycled) {
+        (chain.next, chain.previous_crc) = (log_start.first, log_start.previous_crc);
+        let given_back = found.partition_point(|segment| segment.id.number < log_start.number);
+        unused.extend(found.drain(..given_back).map(|segment| segment.id.number));
     }
     let mut scan = Scan {
-        chain: start,
+        chain,
         segments: found,
         search: None,
         on_damage,
@@ -161,11 +176,23 @@ pub fn scan(
     chain.synced = FrameSequence(chain.next.0 - 1);
     // Segments are used in their order: what is unused behind the last one was made ahead.
     let used = segments.iter().rposition(|segment| segment.is_used).map_or(0, |last| last + 1);
-    let unused = segments[used..].iter().map(|segment| segment.id.number).collect();
-    Ok(ScanResult { end: LogEnd { chain, next_segment, unused }, frames, torn_frames, damage })
+    unused.extend(segments[used..].iter().map(|segment| segment.id.number));
+    let segments = segments[..used].iter().filter_map(|segment| segment.start).collect();
+    Ok(ScanResult { end: LogEnd { chain, next_segment, segments, unused }, frames, torn_frames, damage })
 }
 
-/// Reads a segment's header, if it has one under this number.
+/// Where the log begins: the header of its last segment knows best. If that one was given back since, behind it.
+fn log_start(found: &[FoundSegment], recycled: &[SegmentNumber]) -> Option<SegmentStart> {
+    let mut headers = found.iter().filter_map(|segment| segment.header);
+    let log_start = headers.clone().next_back()?.log_start;
+    let is_there = found.iter().any(|segment| segment.id.number == log_start.number);
+    if is_there || !recycled.contains(&log_start.number) {
+        return Some(log_start);
+    }
+    headers.find(|header| header.number > log_start.number).map(|header| header.start())
+}
+
+/// Reads a segment's header, if it has one: under this number or an older one.
 fn read_header(
     chain: &Chain,
     segment: SegmentId,
@@ -175,16 +202,23 @@ fn read_header(
     let filled = reader.read(segment, Block(0), &mut block)?;
     match SegmentHeader::read(&block[..filled]) {
         Ok(header) if (header.store, header.log) != (chain.store, chain.log) => Err(ScanError::Foreign { segment }),
-        // It was made of another one, and nothing has been written to it since.
-        Ok(header) => Ok(Some(header).filter(|header| header.number == segment.number)),
+        Ok(header) => Ok(Some(header)),
         Err(SegmentHeaderFault::NoHeader) => Ok(None),
         Err(SegmentHeaderFault::UnknownFormat(format)) => Err(ScanError::UnknownFormat { segment, format }),
     }
 }
 
+/// Whether the log that a header describes begins at the beginning, and the segment not before it.
+fn is_in_order(start: &Chain, header: &SegmentHeader) -> bool {
+    let log_start = header.log_start;
+    start.next <= log_start.first && log_start.first <= header.first && log_start.number <= header.number
+}
+
 struct FoundSegment {
     id: SegmentId,
     header: Option<SegmentHeader>,
+    /// How it begins: as its header says, or its first frame.
+    start: Option<SegmentStart>,
     /// It has a header, or a frame of the log.
     is_used: bool,
 }
@@ -316,7 +350,11 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
             return if header.synced >= self.chain.next { self.resume_behind_damage() } else { Ok(None) };
         }
         self.end_search();
-        self.segments[place.segment].is_used = true;
+        let number = header.segment;
+        let start = SegmentStart { number, first: header.sequence, previous_crc: header.previous_crc };
+        let found = &mut self.segments[place.segment];
+        found.is_used = true;
+        found.start.get_or_insert(start);
         self.chain.next = header.sequence.next();
         self.chain.previous_crc = crc;
         self.frames += 1;

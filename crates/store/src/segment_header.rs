@@ -1,6 +1,7 @@
-//! The first block of a segment: whose it is, and where the log goes on in it.
+//! The first block of a segment: whose it is, where the log goes on in it, and where the whole log begins.
 //!
-//! It is written together with the segment's first group, so that opening a segment costs no write of its own.
+//! It is written together with the segment's first group, so that opening a segment costs no write of its own. Segments
+//! before the log's beginning are given back only when a header that says so is durable.
 
 use crate::ids::{FrameSequence, LogId, SegmentNumber, StoreTag};
 use crate::limits::BLOCK_BYTES;
@@ -10,6 +11,16 @@ const MAGIC: &[u8; 8] = b"HarrSegm";
 
 /// The number of the format of segments that this crate writes.
 pub const SEGMENT_FORMAT: u32 = 1;
+
+/// How a segment begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentStart {
+    pub number: SegmentNumber,
+    /// The sequence of its first frame.
+    pub first: FrameSequence,
+    /// The checksum of the frame before that.
+    pub previous_crc: u32,
+}
 
 /// What a segment says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +32,8 @@ pub struct SegmentHeader {
     pub first: FrameSequence,
     /// The checksum of the frame before that.
     pub previous_crc: u32,
+    /// The log's first segment, when this one was begun.
+    pub log_start: SegmentStart,
 }
 
 /// What the first block of a file is.
@@ -32,7 +45,7 @@ pub enum SegmentHeaderFault {
     UnknownFormat(u32),
 }
 
-const CRC_AT: usize = 44;
+const CRC_AT: usize = 60;
 const HEADER_BYTES: usize = CRC_AT + 4;
 
 impl SegmentHeader {
@@ -50,8 +63,16 @@ impl SegmentHeader {
         block[20..28].copy_from_slice(&self.number.0.to_le_bytes());
         block[28..36].copy_from_slice(&self.first.0.to_le_bytes());
         block[36..40].copy_from_slice(&self.previous_crc.to_le_bytes());
+        block[40..48].copy_from_slice(&self.log_start.number.0.to_le_bytes());
+        block[48..56].copy_from_slice(&self.log_start.first.0.to_le_bytes());
+        block[56..60].copy_from_slice(&self.log_start.previous_crc.to_le_bytes());
         let crc = crc32c::crc32c(&block[..CRC_AT]);
         block[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// How the segment begins.
+    pub fn start(&self) -> SegmentStart {
+        SegmentStart { number: self.number, first: self.first, previous_crc: self.previous_crc }
     }
 
     /// Reads the header.
@@ -71,6 +92,11 @@ impl SegmentHeader {
             number: SegmentNumber(u64_at(20)),
             first: FrameSequence(u64_at(28)),
             previous_crc: u32_at(36),
+            log_start: SegmentStart {
+                number: SegmentNumber(u64_at(40)),
+                first: FrameSequence(u64_at(48)),
+                previous_crc: u32_at(56),
+            },
         })
     }
 }
@@ -85,6 +111,7 @@ mod tests {
         number: SegmentNumber(12),
         first: FrameSequence(345),
         previous_crc: 0xdead_beef,
+        log_start: SegmentStart { number: SegmentNumber(7), first: FrameSequence(300), previous_crc: 0x1234_5678 },
     };
 
     #[test]

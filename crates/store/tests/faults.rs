@@ -6,7 +6,7 @@ use store::limits::{BLOCK_BYTES, MARK_DELAY_US, SEGMENT_BYTES_MIN};
 use store::{
     AlignedBuffer, Block, Completion, Damage, DiskError, DiskErrorKind, FrameHeader, FrameSequence, GroupNumber,
     LogEnd, LogEvent, LogId, LogWriter, OnDamage, Record, RecordVisitor, Request, ScanError, ScanResult, SegmentHeader,
-    SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
+    SegmentId, SegmentNumber, SegmentReader, SegmentStart, StoreTag, scan,
 };
 
 const STORE: StoreTag = StoreTag(0xabcd);
@@ -168,7 +168,11 @@ impl World {
                         assert!((block.0 as usize * BLOCK_BYTES + group.bytes().len()) as u64 <= SEGMENT_BYTES_MIN);
                         under_way = Some((segment, block, group));
                     }
-                    Request::Read { .. } | Request::Remove { .. } => panic!("a writer reads and removes nothing"),
+                    Request::Remove { segment } => {
+                        self.segments.0.remove(&segment.number);
+                        assert_eq!(writer.complete(Completion::Removed { segment, result: Ok(()) }, self.now_us), None);
+                    }
+                    Request::Read { .. } => panic!("a writer reads nothing"),
                 }
             }
             if done >= writes && (under_way.is_some() || self.random.chance(4)) {
@@ -415,7 +419,8 @@ fn a_segment_of_another_store_or_log_is_refused() {
 fn a_segment_that_begins_before_the_end_of_those_before_it_is_refused() {
     let (mut world, end) = (1..).map(lives).find(|(world, _)| world.next > 0).expect("a log with something in it");
     let number = end.next_segment;
-    let header = SegmentHeader { store: STORE, log: LOG, number, first: FrameSequence(1), previous_crc: 0 };
+    let log_start = SegmentStart { number: SegmentNumber(1), first: FrameSequence(1), previous_crc: 0 };
+    let header = SegmentHeader { store: STORE, log: LOG, number, first: FrameSequence(1), previous_crc: 0, log_start };
     world.segments.0.insert(number, HashMap::new());
     header.write(world.segments.block_mut(number, 0));
     for on_damage in [OnDamage::Fail, OnDamage::Skip] {

@@ -93,6 +93,19 @@ fn the_store_is_not_told_of_transient_messages() {
 }
 
 #[test]
+fn a_queue_that_ends_with_its_connection_has_nothing_stored() {
+    let (mut world, owner, _) = world_with(1, &Table::new());
+    let arguments = wire::TableRef::new(&[]);
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, true, true, false, false);
+    let queue = super::short("mine");
+    world.command(owner, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    publish(&mut world, owner, "mine", "a");
+    get(&mut world, owner, "mine");
+    world.disconnect(owner);
+    assert_eq!(world.stored(0), "");
+}
+
+#[test]
 fn a_purge_forgets_what_waits_in_runs_and_keeps_what_is_unsettled() {
     let (mut world, owner, client) = world_with(1, &Table::new());
     for body in ["a", "b", "c", "d", "e"] {

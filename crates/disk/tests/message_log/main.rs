@@ -1,6 +1,7 @@
 //! Logs of messages from a seed, with power cuts: after each, what was durable and not settled is there, what was durably
 //! settled is not, and commits count as a whole.
 
+mod limits;
 mod messages;
 mod model;
 mod world;
@@ -61,4 +62,51 @@ fn after_power_cuts_messages_commits_and_settlements_are_there_as_promised() {
             assert!(happened.iter().all(|&count| count > 0), "the faults happened: {counts:?}");
         }
     }
+}
+
+/// Fills and drains queues until segments have been given back, with power cuts in between.
+fn big_lives(seed: u64) -> World {
+    let mut world = World::new(seed, Bodies::Big);
+    for _ in 0..2 + world.random.below(2) {
+        for _ in 0..world.random.below(500) {
+            world.step();
+            // What stays is one in so many.
+            let queue = world.any_queue();
+            let excess = world.model.live(queue).len().saturating_sub(20);
+            for position in world.model.live(queue).into_iter().take(excess) {
+                if !world.random.chance(12) {
+                    world.settle(queue, position, 1);
+                }
+            }
+        }
+        world.crash();
+    }
+    assert_eq!(world.failures(), []);
+    world
+}
+
+#[test]
+fn with_segments_given_back_and_moved_nothing_is_lost_and_the_disk_holds_little_more_than_what_is_alive() {
+    let (mut counts, mut reads, mut removed) = (Counts::default(), 0, 0);
+    let range = seeds(40);
+    let number = range.end - range.start;
+    for seed in range {
+        let mut world = big_lives(seed);
+        // Once idle, what is not alive takes little.
+        for _ in 0..3 {
+            world.log.await_durable(world.model.last_ticket());
+            world.run_for(400_000);
+        }
+        assert!(world.model.durable() >= world.model.last_ticket(), "seed {seed}");
+        let segments = world.disk.segments(world::LOG);
+        let bytes = segments.len() as u64 * store::limits::SEGMENT_BYTES_MIN;
+        let allowed = 2 * world.log.live_bytes() + 9 * store::limits::SEGMENT_BYTES_MIN;
+        assert!(bytes <= allowed, "seed {seed}: {bytes} bytes are used, {} alive", world.log.live_bytes());
+        removed += segments.last().map_or(0, |last| last.0 - segments.len() as u64);
+        world.crash();
+        add(&mut counts, world.model.counts);
+        reads += world.reads;
+    }
+    println!("{number} seeds: {removed} segments were given back, {reads} pieces read to be moved, {counts:?}");
+    assert!(number < 20 || (reads > 20 && removed > 100), "segments were moved");
 }

@@ -6,7 +6,7 @@ use disk::{Disk, DiskFaults, SimulatedDisk};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
     DiskError, LogId, MessageLog, MessageLogEvent, MessageLogOptions, OnDamage, Position, QueueUid, RecoveredLog,
-    Request, StoreTag, Ticket, recover,
+    Request, SegmentId, StoreTag, Ticket, recover,
 };
 
 pub const STORE: StoreTag = StoreTag(77);
@@ -92,6 +92,7 @@ impl World {
             Bodies::Small => random.below(300),
             Bodies::Mixed if random.chance(40) => 200_000 + random.below(2_500_000),
             Bodies::Mixed => random.below(20_000),
+            Bodies::Big if random.chance(50) => 300_000 + random.below(1_500_000),
             Bodies::Big => 40_000 + random.below(200_000),
         };
         bytes as usize
@@ -238,7 +239,10 @@ impl World {
 
     pub fn run_for(&mut self, us: u64) {
         let end_us = self.now_us + us;
+        let mut ticks = 0;
         loop {
+            ticks += 1;
+            assert!(ticks < 100_000, "seed {}: the log's timer does not advance", self.seed);
             self.tick();
             let next_us = [self.disk.due_us(), self.log.timer_us()].into_iter().flatten().min();
             match next_us.filter(|&next_us| next_us <= end_us) {
@@ -274,6 +278,13 @@ impl World {
         let recovered = recover(&mut self.disk, STORE, LOG, segments, OnDamage::Fail, &mut found)?;
         assert_eq!(recovered.messages, found.messages.len() as u64);
         Ok((found, recovered))
+    }
+
+    pub fn remove(&mut self, segment: SegmentId) {
+        self.disk.submit(Request::Remove { segment });
+        self.now_us += 10_000_000;
+        self.disk.set_now(self.now_us);
+        while self.disk.poll().is_some() {}
     }
 
     /// Errors that the log reported.

@@ -46,7 +46,7 @@ impl Writer {
     }
 
     fn flush(&mut self) {
-        let range = self.group.seal(&mut self.chain, SegmentNumber(1), false);
+        let range = self.group.seal(&mut self.chain, SegmentNumber(1), None);
         self.written.extend_from_slice(&self.group.buffer()[range]);
         self.group.clear();
     }

@@ -3,6 +3,7 @@
 //! Settlements are gathered, so that neighbours become one record, and follow the messages that came before them: what
 //! replaces a message is never behind its settlement.
 
+use super::mover::Target;
 use super::pending::Entry;
 use super::queues::QueueTable;
 use super::{LoggedMessage, MessageLog};
@@ -42,7 +43,7 @@ impl Settlements {
     }
 
     /// Writes what is gathered.
-    fn flush(&mut self, group: &mut Group, queues: &mut QueueTable) {
+    pub fn flush(&mut self, group: &mut Group, queues: &mut QueueTable) {
         for (queue, number) in self.levels.drain(..) {
             let state = queues.get(queue);
             if state.is_dropped {
@@ -61,12 +62,12 @@ fn put_settled(group: &mut Group, level: &mut super::queues::Level, first: u64, 
 }
 
 /// Whether a group has capacity for so many bytes beside the settlements that are gathered.
-fn has_capacity(group: &Group, bytes: usize) -> bool {
+pub(super) fn has_capacity(group: &Group, bytes: usize) -> bool {
     group.bytes() + bytes + RECORD_OVERHEAD_BYTES_MAX + SETTLEMENT_RESERVE_BYTES <= GROUP_BYTES_MAX
 }
 
 /// Why no more entries are put into a group.
-enum Stop {
+pub(super) enum Stop {
     /// It is full, or the list is empty.
     Done,
     /// It ends within the body of a large message: nothing else may follow.
@@ -79,11 +80,35 @@ impl<M: LoggedMessage> MessageLog<M> {
         if std::mem::take(&mut self.has_aborted_commit) {
             self.writer.filling().commit_aborted().expect("the group is empty");
         }
-        if let Stop::Done = self.fill_entries() {
-            let group = self.writer.filling();
-            self.settlements.flush(group, &mut self.queues);
+        if let Stop::Done = self.fill_begun() {
             self.fill_seen();
         }
+    }
+
+    /// Everything that may be within a large body at the group's end.
+    fn fill_begun(&mut self) -> Stop {
+        if let Some(mover) = &mut self.mover
+            && let Stop::WithinBody = mover.fill_body(self.writer.filling())
+        {
+            return Stop::WithinBody;
+        }
+        if let Stop::WithinBody = self.fill_entries() {
+            return Stop::WithinBody;
+        }
+        self.settlements.flush(self.writer.filling(), &mut self.queues);
+        if self.is_within_commit {
+            return Stop::Done;
+        }
+        self.fill_moved()
+    }
+
+    /// Goes on with moving a segment.
+    fn fill_moved(&mut self) -> Stop {
+        let Self { writer, queues, segments, settlements, mover, .. } = self;
+        let Some(mover) = mover else { return Stop::Done };
+        let (group, starts) = writer.filling_and_segments();
+        let mut target = Target { group, queues, segments, settlements };
+        mover.fill(&mut target, starts)
     }
 
     fn fill_entries(&mut self) -> Stop {
@@ -92,6 +117,11 @@ impl<M: LoggedMessage> MessageLog<M> {
         let mut last: Option<M> = None;
         while let Some(entry) = list.front() {
             match entry {
+                // A commit settled it, and then its queue was dropped.
+                Entry::Message { queue, message, .. } if list.body_at().is_none() && queues.get(*queue).is_dropped => {
+                    let bytes = message.bytes();
+                    list.subtract(bytes);
+                }
                 Entry::Message { queue, position, message } => {
                     let stored = message.stored();
                     let (queue, position) = (*queue, *position);
@@ -175,10 +205,9 @@ impl<M: LoggedMessage> MessageLog<M> {
                         return Stop::Done;
                     }
                     if !queues.get(queue).is_dropped {
-                        let level = queues.level(queue, position);
-                        if level.live.group_of(position.0).is_some() {
-                            group.returned(&mut level.cursor, position, times.into()).expect("the group has capacity");
-                        }
+                        // Whatever settled the message may be behind this, and not be durable.
+                        let cursor = &mut queues.level(queue, position).cursor;
+                        group.returned(cursor, position, times.into()).expect("the group has capacity");
                     }
                 }
                 Entry::CommitBegin => {
@@ -188,6 +217,7 @@ impl<M: LoggedMessage> MessageLog<M> {
                     }
                     settlements.flush(group, queues);
                     group.commit_begin().expect("the group has capacity");
+                    self.is_within_commit = true;
                 }
                 Entry::CommitEnd => {
                     if !has_capacity(group, 0) {
@@ -195,6 +225,7 @@ impl<M: LoggedMessage> MessageLog<M> {
                     }
                     settlements.flush(group, queues);
                     group.commit_end().expect("the group has capacity");
+                    self.is_within_commit = false;
                 }
                 &Entry::Dropped { queue } => queues.free(queue),
             }
@@ -206,7 +237,8 @@ impl<M: LoggedMessage> MessageLog<M> {
 
     /// Writes how far queues were handed out, where that matters.
     fn fill_seen(&mut self) {
-        let first_unbegun = self.list.first_unbegun();
+        // Messages that are settled by what is in no group yet count as well.
+        let has_more = !self.list.is_empty();
         let group = self.writer.filling();
         while let Some(&(queue, number)) = self.seen.front() {
             if !has_capacity(group, 0) {
@@ -218,14 +250,14 @@ impl<M: LoggedMessage> MessageLog<M> {
                 continue;
             }
             let end = level.seen_end;
-            if level.live.first().is_some_and(|first| first < end) || level.has_pending(first_unbegun) {
+            if has_more || level.live.first().is_some_and(|first| first < end) {
                 group.seen(&mut level.cursor, Position(end - 1)).expect("the group has capacity");
             }
         }
     }
 }
 
-fn put_parts(group: &mut Group, rest: &mut &[u8]) -> Result<(), GroupFull> {
+pub(super) fn put_parts(group: &mut Group, rest: &mut &[u8]) -> Result<(), GroupFull> {
     while !rest.is_empty() {
         group.part(rest)?;
     }

@@ -28,6 +28,8 @@ pub(super) struct Level {
     pub seen_end: u64,
     /// The log does not know that yet.
     pub is_seen_dirty: bool,
+    /// The group that says so for messages that were moved.
+    pub seen_group: Option<u64>,
     /// How often messages were returned.
     pub returned: BTreeMap<u64, u32>,
 }
@@ -42,6 +44,7 @@ impl Level {
             settled: None,
             seen_end: 0,
             is_seen_dirty: false,
+            seen_group: None,
             returned: BTreeMap::new(),
         }
     }
@@ -91,11 +94,6 @@ impl Level {
         } else if self.pending.front().is_some_and(|run| run.first >= first && run.first + run.count <= end) {
             self.pending.pop_front();
         }
-    }
-
-    pub fn has_pending(&mut self, first_unbegun: u64) -> bool {
-        self.forget_encoded(first_unbegun);
-        !self.pending.is_empty()
     }
 }
 

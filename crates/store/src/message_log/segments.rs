@@ -4,7 +4,9 @@
 
 use super::live::LiveRun;
 use crate::ids::SegmentNumber;
+use crate::segment_header::SegmentStart;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// What is alive of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -36,12 +38,12 @@ pub(crate) struct SegmentUses {
 
 impl SegmentUses {
     /// Segments that were found, each as one group, whose numbers are their indexes.
-    pub fn recovered(numbers: &[SegmentNumber]) -> Self {
-        let segments = numbers.iter().zip(0..).map(|(&number, first_group)| {
+    pub fn recovered(starts: &[SegmentStart]) -> Self {
+        let segments = starts.iter().zip(0..).map(|(start, first_group)| {
             let empty = SegmentUse { first_group, ..SegmentUse::default() };
-            (number, empty)
+            (start.number, empty)
         });
-        let filling = SegmentUse { first_group: numbers.len() as u64, ..SegmentUse::default() };
+        let filling = SegmentUse { first_group: starts.len() as u64, ..SegmentUse::default() };
         SegmentUses { segments: segments.collect(), filling, live_bytes: 0 }
     }
 
@@ -59,6 +61,23 @@ impl SegmentUses {
     /// How many segments there are.
     pub fn len(&self) -> usize {
         self.segments.len()
+    }
+
+    /// The oldest segment.
+    pub fn first(&self) -> Option<(SegmentNumber, SegmentUse)> {
+        self.segments.front().copied()
+    }
+
+    /// The groups of the oldest segment.
+    pub fn groups_of_first(&self) -> Option<Range<u64>> {
+        let (_, first) = self.segments.front()?;
+        let end = self.segments.get(1).map_or(self.filling.first_group, |(_, next)| next.first_group);
+        Some(first.first_group..end)
+    }
+
+    /// The oldest segment is not needed any more.
+    pub fn retire_first(&mut self) {
+        self.segments.pop_front();
     }
 
     /// A message was put into the group that is being filled.

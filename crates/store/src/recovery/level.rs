@@ -8,7 +8,6 @@ pub(crate) struct Placed<M> {
     /// The index of its segment.
     pub segment: u32,
     pub bytes: u64,
-    pub times_returned: u32,
 }
 
 struct Slot<M> {
@@ -29,22 +28,31 @@ pub(crate) struct RecoveredLevel<M> {
     settled: usize,
     /// Messages that were written behind higher positions.
     late: BTreeMap<u64, Placed<M>>,
+    /// How often messages were returned: this may be written before the message is, where that is moved.
+    pub returned: BTreeMap<u64, u32>,
 }
 
 impl<M> RecoveredLevel<M> {
     pub fn new(number: u8) -> Self {
-        RecoveredLevel { number, next: 0, seen_end: 0, slots: VecDeque::new(), settled: 0, late: BTreeMap::new() }
+        RecoveredLevel {
+            number,
+            next: 0,
+            seen_end: 0,
+            slots: VecDeque::new(),
+            settled: 0,
+            late: BTreeMap::new(),
+            returned: BTreeMap::new(),
+        }
     }
 
     /// A message was written: for the first time, or again when it was moved.
     pub fn insert(&mut self, position: u64, placed: Placed<M>) {
         self.next = self.next.max(position + 1);
-        if self.slots.back().is_none_or(|last| last.position < position) {
+        let is_last = self.slots.back().is_none_or(|last| last.position < position);
+        if is_last && !self.late.contains_key(&position) {
             self.slots.push_back(Slot { position, placed: Some(placed) });
             return;
         }
-        let times_returned = self.find(position).map_or(0, |before| before.times_returned);
-        let placed = Placed { times_returned, ..placed };
         match self.find(position) {
             Some(before) => *before = placed,
             None => {
@@ -54,7 +62,7 @@ impl<M> RecoveredLevel<M> {
     }
 
     /// A message that is alive.
-    pub fn find(&mut self, position: u64) -> Option<&mut Placed<M>> {
+    fn find(&mut self, position: u64) -> Option<&mut Placed<M>> {
         let slot = self.slots.binary_search_by_key(&position, |slot| slot.position);
         match slot.ok().and_then(|at| self.slots[at].placed.as_mut()) {
             Some(placed) => Some(placed),
@@ -67,6 +75,9 @@ impl<M> RecoveredLevel<M> {
         self.next = self.next.max(end);
         while let Some(late) = self.late.range(first..end).next().map(|(&late, _)| late) {
             self.late.remove(&late);
+        }
+        while let Some(returned) = self.returned.range(first..end).next().map(|(&returned, _)| returned) {
+            self.returned.remove(&returned);
         }
         let from = match self.slots.front() {
             Some(front) if front.position < first => self.slots.partition_point(|slot| slot.position < first),

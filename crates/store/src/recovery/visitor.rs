@@ -120,9 +120,10 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
                 level.next = level.next.max(level.seen_end);
             }
             Change::Returned { position, times } => {
-                if let Some(placed) = queue.level(position).find(position.0) {
-                    placed.times_returned = u32::try_from(times).unwrap_or(u32::MAX);
-                }
+                let level = queue.level(position);
+                level.returned.insert(position.0, u32::try_from(times).unwrap_or(u32::MAX));
+                // The message may never have been written: its position is used up all the same.
+                level.next = level.next.max(position.0.saturating_add(1));
             }
         }
     }
@@ -133,10 +134,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
         self.last_message = Some(built.clone());
         let segment = self.segment();
         let bytes = message.body.len() as u64 + MESSAGE_OVERHEAD_BYTES;
-        self.change(
-            queue,
-            Change::Message { position, placed: Placed { message: built, segment, bytes, times_returned: 0 } },
-        );
+        self.change(queue, Change::Message { position, placed: Placed { message: built, segment, bytes } });
     }
 
     fn segment(&self) -> u32 {
@@ -160,7 +158,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
         };
         let built = self.sink.message(&message);
         let bytes = large.body_bytes + MESSAGE_OVERHEAD_BYTES;
-        let placed = Placed { message: built, segment: large.segment, bytes, times_returned: 0 };
+        let placed = Placed { message: built, segment: large.segment, bytes };
         self.change(large.queue, Change::Message { position: large.position, placed });
     }
 
@@ -171,7 +169,13 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
     /// Restores what is alive, queue by queue.
     pub fn finish(self, end: LogEnd) -> RecoveredLog {
         let Recovery { sink, mut queues, segments, commit, .. } = self;
-        let mut recovered = RecoveredLog { segments, has_open_commit: commit.is_some(), ..RecoveredLog::from(end) };
+        // The log may have segments without a frame.
+        let index_of = |segment: u32| {
+            let number = segments[segment as usize];
+            end.segments.partition_point(|start| start.number < number) as u64
+        };
+        let indexes: Vec<u64> = (0..segments.len() as u32).map(index_of).collect();
+        let mut recovered = RecoveredLog { has_open_commit: commit.is_some(), ..RecoveredLog::from(end) };
         queues.retain(|queue| queue.is_there);
         queues.sort_unstable_by_key(|queue| queue.uid);
         for mut queue in queues {
@@ -180,12 +184,13 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
             for level in &mut queue.levels {
                 let mut live = LiveRuns::default();
                 let mut returned = BTreeMap::new();
+                let found_returned = std::mem::take(&mut level.returned);
                 for (position, placed) in level.take_messages() {
                     recovered.messages += 1;
-                    live.push(position, placed.segment.into(), placed.bytes);
+                    live.push(position, indexes[placed.segment as usize], placed.bytes);
                     let found = FoundMessage {
                         was_delivered: position < level.seen_end,
-                        times_returned: placed.times_returned,
+                        times_returned: found_returned.get(&position).copied().unwrap_or(0),
                     };
                     if found.times_returned > 0 {
                         returned.insert(position, found.times_returned);
@@ -237,8 +242,7 @@ impl<S: RecoverySink> RecordVisitor for Recovery<'_, S> {
             }
             Record::Again { queue, position } => {
                 if let Some(message) = self.last_message.clone() {
-                    let placed =
-                        Placed { message, segment: self.segment(), bytes: MESSAGE_OVERHEAD_BYTES, times_returned: 0 };
+                    let placed = Placed { message, segment: self.segment(), bytes: MESSAGE_OVERHEAD_BYTES };
                     self.change(self.queue(queue), Change::Message { position, placed });
                 }
             }

@@ -1,0 +1,198 @@
+//! A disk that is full, that fails, and from which segments are missing.
+
+use crate::seeds;
+use crate::world::{Bodies, LOG, World};
+use disk::DiskFaults;
+use store::limits::{NO_SPACE_RETRY_US, SEGMENT_BYTES_MIN};
+use store::{DiskErrorKind, MessageLogEvent, ScanError, SegmentId};
+
+fn has(world: &World, event: &MessageLogEvent) -> bool {
+    world.events.contains(event)
+}
+
+/// Appends until the disk is full.
+fn fill(world: &mut World, capacity_segments: u64) {
+    world.disk.set_capacity(capacity_segments * SEGMENT_BYTES_MIN);
+    world.events.clear();
+    while !has(world, &MessageLogEvent::NoSpace) {
+        let queue = world.any_queue();
+        world.append_new(queue);
+        world.log.await_durable(world.model.last_ticket());
+        world.run_for(3_000);
+    }
+    // What publishers had sent before they heard of it.
+    for _ in 0..world.random.below(30) {
+        let queue = world.any_queue();
+        world.append_new(queue);
+    }
+}
+
+fn settle_all(world: &mut World) {
+    for queue in world.queues.clone() {
+        for position in world.model.live(queue) {
+            // In runs, and one by one.
+            world.settle(queue, position, 1);
+        }
+    }
+}
+
+fn is_all_durable(world: &mut World) -> bool {
+    world.log.await_durable(world.model.last_ticket());
+    world.run_for(2_000_000);
+    world.model.durable() >= world.model.last_ticket()
+}
+
+#[test]
+fn a_full_disk_takes_settlements_and_goes_on_when_they_have_freed_segments() {
+    for seed in seeds(30) {
+        let mut world = World::new(seed, Bodies::Big);
+        fill(&mut world, 8 + seed % 5);
+        if world.random.chance(3) {
+            world.crash();
+        }
+        settle_all(&mut world);
+        world.run_for(2_000_000);
+        if world.random.chance(3) {
+            world.crash();
+            settle_all(&mut world);
+            world.run_for(2_000_000);
+        }
+        assert_eq!(world.log.live_bytes(), 0, "seed {seed}");
+        for _ in 0..100 {
+            let queue = world.any_queue();
+            let (position, _) = world.append_new(queue);
+            world.log.await_durable(world.model.last_ticket());
+            world.run_for(3_000);
+            world.settle(queue, position, 1);
+        }
+        let queue = world.any_queue();
+        world.append_new(queue);
+        assert!(is_all_durable(&mut world), "seed {seed}: there is space again");
+        assert_eq!(world.failures(), [], "seed {seed}");
+        world.crash();
+    }
+}
+
+#[test]
+fn a_disk_that_gets_space_from_elsewhere_is_tried_again() {
+    let mut world = World::new(1, Bodies::Big);
+    fill(&mut world, 10);
+    while !world.log.is_congested() {
+        let queue = world.any_queue();
+        world.append_new(queue);
+        world.run_for(3_000);
+    }
+    assert!(!is_all_durable(&mut world), "there is no space for all of it");
+    assert!(!has(&world, &MessageLogEvent::Space));
+    world.disk.set_capacity(100 * SEGMENT_BYTES_MIN);
+    world.run_for(2 * NO_SPACE_RETRY_US);
+    assert!(is_all_durable(&mut world) && has(&world, &MessageLogEvent::Space));
+    assert!(!world.log.is_congested());
+    world.crash();
+}
+
+#[test]
+fn after_an_error_of_the_disk_nothing_is_durable_any_more_and_what_was_is_found() {
+    let mut failed = 0;
+    for seed in seeds(60) {
+        let mut world = World::new(seed, Bodies::Mixed);
+        let once_in = 5 + seed as u32 % 60;
+        let faults = match seed % 3 {
+            0 => DiskFaults { write_error: once_in, ..DiskFaults::default() },
+            1 => DiskFaults { make_error: 4, slow: 20, ..DiskFaults::default() },
+            _ => DiskFaults { write_error: once_in, slow: 10, ..DiskFaults::default() },
+        };
+        world.disk.set_faults(faults);
+        for _ in 0..300 {
+            world.step();
+            if !world.failures().is_empty() {
+                break;
+            }
+        }
+        if let [error] = &world.failures()[..] {
+            assert_eq!(error.kind, DiskErrorKind::Failed);
+            failed += 1;
+            let durable = world.model.durable();
+            for _ in 0..50 {
+                world.step();
+            }
+            world.run_for(1_000_000);
+            assert_eq!(world.model.durable(), durable, "seed {seed}: nothing is durable any more");
+            assert_eq!(world.failures().len(), 1, "seed {seed}: it is told once");
+        }
+        world.disk.set_faults(DiskFaults::default());
+        world.crash();
+    }
+    println!("{failed} logs failed");
+    assert!(seeds(60).count() < 30 || failed > 20, "the faults happened");
+}
+
+/// A log that has given segments back and has some with something in them.
+fn reclaimed(seed: u64) -> World {
+    let mut world = World::new(seed, Bodies::Big);
+    for at in 0..600 {
+        let queue = world.any_queue();
+        let (position, _) = world.append_new(queue);
+        world.log.await_durable(world.model.last_ticket());
+        world.run_for(3_000);
+        if at % 20 > 0 {
+            world.settle(queue, position, 1);
+        }
+    }
+    world.run_for(1_000_000);
+    assert!(world.disk.segments(LOG)[0].0 > 1, "segments were given back");
+    world
+}
+
+#[test]
+fn a_missing_first_segment_is_damage_although_the_log_once_began_earlier() {
+    let mut world = reclaimed(3);
+    let (_, recovered) = world.recover().expect("a log");
+    let first = recovered.end.segments[0];
+    let segment = SegmentId { log: LOG, number: first.number };
+    // What nothing needs is no part of it.
+    for number in recovered.end.unused {
+        world.remove(SegmentId { log: LOG, number });
+    }
+    assert!(world.recover().is_ok());
+    world.remove(segment);
+    let Err(ScanError::Damaged(damage)) = world.recover() else { panic!("a segment is gone") };
+    assert_eq!(damage.first, first.first);
+}
+
+#[test]
+fn a_segment_that_is_damaged_when_it_is_moved_fails_the_log() {
+    let mut world = reclaimed(4);
+    let (_, recovered) = world.recover().expect("a log");
+    for start in &recovered.end.segments {
+        for block in 1..1000 {
+            world.disk.flip_bit(SegmentId { log: LOG, number: start.number }, store::Block(block), 1000);
+        }
+    }
+    while world.failures().is_empty() {
+        assert!(world.model.last_ticket().0 < 100_000, "segments are moved");
+        let queue = world.any_queue();
+        let (position, _) = world.append_new(queue);
+        world.log.await_durable(world.model.last_ticket());
+        world.run_for(3_000);
+        world.settle(queue, position, 1);
+    }
+    let text = &world.failures()[0].text;
+    assert!(text.contains("is damaged: ") && text.contains("of its messages cannot be read"), "{text}");
+}
+
+#[test]
+fn a_read_error_while_a_segment_is_moved_fails_the_log() {
+    let mut world = reclaimed(5);
+    world.disk.set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
+    while world.failures().is_empty() {
+        assert!(world.model.last_ticket().0 < 100_000, "segments are moved");
+        let queue = world.any_queue();
+        let (position, _) = world.append_new(queue);
+        world.log.await_durable(world.model.last_ticket());
+        world.run_for(3_000);
+        world.settle(queue, position, 1);
+    }
+    world.disk.set_faults(DiskFaults::default());
+    world.crash();
+}

@@ -1,0 +1,419 @@
+//! Moves what is alive of the oldest segment to the end of the log, so that the segment can be given back.
+//!
+//! Enters: the segment, read piece by piece.  Leaves: its live messages, in the groups that are written anyway.
+//! Owns:   the piece that was read, and the body of one large message.
+//!
+//! A frame that a group has no capacity for is gone through again: what has been moved is not in the segment any more.
+
+use super::encode::{Settlements, Stop, has_capacity, put_parts};
+use super::queues::QueueTable;
+use super::segments::SegmentUses;
+use crate::buffer::AlignedBuffer;
+use crate::frame::{Frame, FrameFault};
+use crate::group::Group;
+use crate::ids::{Block, FrameSequence, LogId, Position, SegmentId, SegmentNumber, StoreTag};
+use crate::limits::{
+    BLOCK_BYTES, MESSAGE_OVERHEAD_BYTES, MOVE_GROUP_BYTES, MOVE_READ_BYTES, RECORD_OVERHEAD_BYTES_MAX,
+};
+use crate::record::{FrameQueue, Record, RecordReader, StoredMessage};
+use crate::request::{DiskError, DiskErrorKind, Request};
+use crate::segment_header::SegmentStart;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Bytes of the records about a message that is moved.
+const HISTORY_BYTES_MAX: usize = 2 * RECORD_OVERHEAD_BYTES_MAX;
+
+/// A segment's frames: its number, and their sequences.
+struct Frames {
+    segment: SegmentNumber,
+    sequences: Range<FrameSequence>,
+}
+
+/// A large message that is moved.
+struct LargeCopy {
+    queue: u32,
+    position: Position,
+    exchange: Vec<u8>,
+    routing_key: Vec<u8>,
+    properties: Vec<u8>,
+    bcc: Vec<u8>,
+    arrived_us: u64,
+    body: Vec<u8>,
+    body_bytes: u64,
+    /// How much of the body is in groups, once it is begun.
+    written: Option<usize>,
+}
+
+impl LargeCopy {
+    fn stored(&self) -> StoredMessage<'_> {
+        StoredMessage {
+            exchange: &self.exchange,
+            routing_key: &self.routing_key,
+            properties: &self.properties,
+            bcc: &self.bcc,
+            arrived_us: self.arrived_us,
+            body: &self.body,
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.body.len() as u64 >= self.body_bytes
+    }
+}
+
+/// What the mover does next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// A piece is to be read.
+    Read,
+    /// It is being read.
+    Reading,
+    /// It is gone through.
+    Parse,
+    /// All of the segment was gone through.
+    Done,
+}
+
+/// What is put into a group, and what must know of it.
+pub(super) struct Target<'a> {
+    pub group: &'a mut Group,
+    pub queues: &'a mut QueueTable,
+    pub segments: &'a mut SegmentUses,
+    pub settlements: &'a mut Settlements,
+}
+
+/// How far a frame was gone through.
+enum Progress {
+    /// All of it.
+    Frame,
+    /// The group has no capacity for the rest.
+    GroupFull,
+    /// There is none: the segment ends.
+    End,
+}
+
+/// Moves one segment.
+pub(super) struct Mover {
+    store: StoreTag,
+    log: LogId,
+    /// The segment that is moved.
+    segment: SegmentNumber,
+    /// The groups that are in it.
+    groups: Range<u64>,
+    /// The segment that is read: a later one while a large body is read that begins in the first.
+    frames: Frames,
+    block: u32,
+    /// Empty while it is being read.
+    buffer: Option<AlignedBuffer>,
+    filled: usize,
+    at: usize,
+    step: Step,
+    large: Option<LargeCopy>,
+}
+
+impl Mover {
+    pub fn new(
+        (store, log): (StoreTag, LogId),
+        segment: SegmentNumber,
+        groups: Range<u64>,
+        starts: &VecDeque<SegmentStart>,
+    ) -> Option<Mover> {
+        let frames = frames_of(segment, starts)?;
+        let buffer = Some(AlignedBuffer::new(MOVE_READ_BYTES));
+        let (block, step) = (1, Step::Read);
+        Some(Mover { store, log, segment, groups, frames, block, buffer, filled: 0, at: 0, step, large: None })
+    }
+
+    pub fn segment(&self) -> SegmentNumber {
+        self.segment
+    }
+
+    /// Whether a group may take something of it.
+    pub fn is_ready(&self) -> bool {
+        self.step == Step::Parse || self.large.as_ref().is_some_and(LargeCopy::is_whole)
+    }
+
+    /// Whether nothing of it is read or written in part.
+    pub fn can_stop(&self) -> bool {
+        self.step != Step::Reading && self.large.as_ref().is_none_or(|large| large.written.is_none())
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.step == Step::Done && self.large.is_none()
+    }
+
+    /// A body of which a part was written: nothing else may follow.
+    pub fn is_within_body(&self) -> bool {
+        self.large.as_ref().is_some_and(|large| large.written.is_some())
+    }
+
+    /// What to ask the disk for.
+    pub fn poll(&mut self) -> Option<Request> {
+        if self.step != Step::Read {
+            return None;
+        }
+        self.step = Step::Reading;
+        let segment = SegmentId { log: self.log, number: self.frames.segment };
+        Some(Request::Read { segment, block: Block(self.block), buffer: self.buffer.take()? })
+    }
+
+    pub fn on_read(&mut self, buffer: AlignedBuffer, result: Result<usize, DiskError>) -> Result<(), DiskError> {
+        self.buffer = Some(buffer);
+        self.filled = result?;
+        (self.at, self.step) = (0, Step::Parse);
+        Ok(())
+    }
+
+    /// Nothing of the segment is alive once it is done, or something of it could not be read.
+    pub fn damage(&self, messages: u64) -> DiskError {
+        let segment = SegmentId { log: self.log, number: self.segment };
+        let text = format!("{segment} is damaged: {messages} of its messages cannot be read");
+        DiskError { kind: DiskErrorKind::Failed, text }
+    }
+
+    /// Goes on with a body of which a part was written.
+    pub fn fill_body(&mut self, group: &mut Group) -> Stop {
+        let Some(large) = &mut self.large else { return Stop::Done };
+        let Some(written) = &mut large.written else { return Stop::Done };
+        let mut rest = &large.body[*written..];
+        let is_full = put_parts(group, &mut rest).is_err();
+        *written = large.body.len() - rest.len();
+        if is_full {
+            return Stop::WithinBody;
+        }
+        self.large = None;
+        Stop::Done
+    }
+
+    /// Puts live messages into a group, up to a limit.
+    pub fn fill(&mut self, target: &mut Target<'_>, starts: &VecDeque<SegmentStart>) -> Stop {
+        let before = target.group.bytes();
+        loop {
+            if self.large.as_ref().is_some_and(LargeCopy::is_whole) {
+                match self.begin_body(target) {
+                    None => return Stop::Done,
+                    Some(Stop::WithinBody) => return Stop::WithinBody,
+                    Some(Stop::Done) => {}
+                }
+            }
+            if self.step != Step::Parse || target.group.bytes() - before >= MOVE_GROUP_BYTES {
+                return Stop::Done;
+            }
+            let Some(buffer) = self.buffer.take() else { return Stop::Done };
+            let progress = self.fill_frame(&buffer, target);
+            self.buffer = Some(buffer);
+            match progress {
+                Progress::Frame => {}
+                Progress::GroupFull => return Stop::Done,
+                Progress::End => self.end_segment(starts),
+            }
+        }
+    }
+
+    /// Goes through the next frame.
+    fn fill_frame(&mut self, buffer: &AlignedBuffer, target: &mut Target<'_>) -> Progress {
+        let bytes = &buffer[self.at..self.filled];
+        let mut blocks = 1;
+        match Frame::read(bytes) {
+            Err(FrameFault::Cut(_)) if self.at > 0 || bytes.is_empty() => {
+                if self.filled < buffer.len() {
+                    return Progress::End;
+                }
+                self.step = Step::Read;
+                return Progress::Frame;
+            }
+            Ok(frame) if self.is_own(&frame) => {
+                if self.move_frame(&frame, target).is_none() {
+                    return Progress::GroupFull;
+                }
+                self.frames.sequences.start = frame.header.sequence.next();
+                blocks = frame.header.blocks();
+            }
+            // Zeros, or what a torn write has left.
+            Ok(_) | Err(_) => {}
+        }
+        self.block += blocks;
+        self.at += blocks as usize * BLOCK_BYTES;
+        Progress::Frame
+    }
+
+    fn is_own(&self, frame: &Frame<'_>) -> bool {
+        let header = &frame.header;
+        (header.store, header.log, header.segment) == (self.store, self.log, self.frames.segment)
+            && self.frames.sequences.contains(&header.sequence)
+    }
+
+    /// The segment was read to its end.
+    fn end_segment(&mut self, starts: &VecDeque<SegmentStart>) {
+        self.step = Step::Done;
+        if self.large.as_ref().is_none_or(LargeCopy::is_whole) {
+            return;
+        }
+        // The rest of a body is in the next one.
+        let next = starts.iter().find(|start| start.number > self.frames.segment);
+        match next.and_then(|next| frames_of(next.number, starts)) {
+            Some(frames) => (self.frames, self.block, self.step) = (frames, 1, Step::Read),
+            None => self.large = None,
+        }
+    }
+
+    /// Puts what is alive of a frame into the group. `None` if the group has no capacity for all of it.
+    fn move_frame(&mut self, frame: &Frame<'_>, target: &mut Target<'_>) -> Option<()> {
+        let is_behind = self.frames.segment != self.segment;
+        let mut table: Vec<Option<u32>> = Vec::new();
+        let queue_of = |queue: FrameQueue, table: &[Option<u32>]| table.get(queue.0 as usize).copied().flatten();
+        let mut records = RecordReader::new(frame);
+        let mut last: Option<StoredMessage<'_>> = None;
+        // The last message of the group is `last`.
+        let mut is_last_moved = false;
+        while let Ok(Some(record)) = records.next_record() {
+            if let Record::Part(part) = record {
+                self.collect(part, is_behind);
+                continue;
+            }
+            if self.large.as_ref().is_some_and(|large| !large.is_whole()) {
+                self.large = None;
+            }
+            if is_behind {
+                self.step = Step::Done;
+                return Some(());
+            }
+            let (queue, position, message) = match record {
+                Record::Queue { uid, .. } => {
+                    table.push(target.queues.find(uid));
+                    continue;
+                }
+                Record::Message { queue, position, message } => {
+                    (last, is_last_moved) = (Some(message), false);
+                    (queue_of(queue, &table), position, message)
+                }
+                Record::Again { queue, position } => match last {
+                    Some(message) => (queue_of(queue, &table), position, message),
+                    None => continue,
+                },
+                Record::Large { queue, position, head, body_bytes } => {
+                    // The one before is written first.
+                    if self.large.is_some() {
+                        return None;
+                    }
+                    last = None;
+                    let queue = queue_of(queue, &table);
+                    self.large = queue
+                        .filter(|&queue| self.is_here(queue, position, target.queues))
+                        .map(|queue| large_copy(queue, position, &head, body_bytes));
+                    continue;
+                }
+                _ => continue,
+            };
+            let Some(queue) = queue.filter(|&queue| self.is_here(queue, position, target.queues)) else { continue };
+            let bytes = message.exchange.len()
+                + message.routing_key.len()
+                + message.properties.len()
+                + message.bcc.len()
+                + message.body.len();
+            if !has_capacity(target.group, bytes + HISTORY_BYTES_MAX) {
+                return None;
+            }
+            target.put_history(queue, position);
+            let cursor = &mut target.queues.level(queue, position).cursor;
+            let is_again = is_last_moved && target.group.last_is_message();
+            let put = match is_again {
+                true => target.group.again(cursor, position),
+                false => target.group.message(cursor, position, &message),
+            };
+            put.expect("the group has capacity");
+            is_last_moved = true;
+            let live = if is_again { 0 } else { message.body.len() as u64 } + MESSAGE_OVERHEAD_BYTES;
+            target.moved(queue, position, live);
+        }
+        Some(())
+    }
+
+    /// A part of a body.
+    fn collect(&mut self, part: &[u8], is_behind: bool) {
+        let Some(large) = self.large.as_mut().filter(|large| !large.is_whole()) else { return };
+        large.body.extend_from_slice(part);
+        if is_behind && large.is_whole() {
+            self.step = Step::Done;
+        }
+    }
+
+    /// Whether the message is alive and in the segment that is moved.
+    fn is_here(&self, queue: u32, position: Position, queues: &mut QueueTable) -> bool {
+        let group = queues.get(queue).level(position.level()).and_then(|level| level.live.group_of(position.0));
+        group.is_some_and(|group| self.groups.contains(&group))
+    }
+
+    /// Begins to write a large message. `None` if the group has no capacity.
+    fn begin_body(&mut self, target: &mut Target<'_>) -> Option<Stop> {
+        let large = self.large.as_ref()?;
+        let (queue, position) = (large.queue, large.position);
+        // Its queue may be gone, and its number another queue's: positions of those are in groups that came later.
+        if !self.is_here(queue, position, target.queues) {
+            self.large = None;
+            return Some(Stop::Done);
+        }
+        let large = self.large.as_mut()?;
+        let stored = large.stored();
+        let head = stored.exchange.len() + stored.routing_key.len() + stored.properties.len() + stored.bcc.len();
+        if !has_capacity(target.group, head + HISTORY_BYTES_MAX) {
+            return None;
+        }
+        target.settlements.flush(target.group, target.queues);
+        target.put_history(queue, position);
+        let cursor = &mut target.queues.level(queue, position).cursor;
+        let put = target.group.large_message(cursor, position, &stored, large.body_bytes);
+        put.expect("the group has capacity");
+        target.moved(queue, position, large.body_bytes + MESSAGE_OVERHEAD_BYTES);
+        large.written = Some(0);
+        Some(self.fill_body(target.group))
+    }
+}
+
+impl Target<'_> {
+    /// Writes what is known of a message that is moved: before the message, so that whoever finds this copy finds that, too.
+    fn put_history(&mut self, queue: u32, position: Position) {
+        let level = self.queues.level(queue, position);
+        let group = self.segments.group();
+        if position.0 < level.seen_end && level.seen_group != Some(group) {
+            level.seen_group = Some(group);
+            self.group.seen(&mut level.cursor, Position(level.seen_end - 1)).expect("the group has capacity");
+        }
+        if let Some(&times) = level.returned.get(&position.0) {
+            self.group.returned(&mut level.cursor, position, times.into()).expect("the group has capacity");
+        }
+    }
+
+    /// A message is in this group now.
+    fn moved(&mut self, queue: u32, position: Position, bytes: u64) {
+        let level = self.queues.level(queue, position);
+        let segments = &mut *self.segments;
+        // What settled the others of its segment is durable before this group is.
+        level.live.remove(position.0, position.0 + 1, |run| segments.settle(&run, 0));
+        level.live.push(position.0, segments.group(), bytes);
+        segments.add(bytes);
+    }
+}
+
+/// The frames of a segment, by what it and the next one begin with.
+fn frames_of(segment: SegmentNumber, starts: &VecDeque<SegmentStart>) -> Option<Frames> {
+    let at = starts.iter().position(|start| start.number == segment)?;
+    let end = starts.get(at + 1).map_or(FrameSequence(u64::MAX), |next| next.first);
+    Some(Frames { segment, sequences: starts[at].first..end })
+}
+
+fn large_copy(queue: u32, position: Position, head: &StoredMessage<'_>, body_bytes: u64) -> LargeCopy {
+    LargeCopy {
+        queue,
+        position,
+        exchange: head.exchange.to_vec(),
+        routing_key: head.routing_key.to_vec(),
+        properties: head.properties.to_vec(),
+        bcc: head.bcc.to_vec(),
+        arrived_us: head.arrived_us,
+        body: Vec::new(),
+        body_bytes,
+        written: None,
+    }
+}

@@ -1,0 +1,185 @@
+//! The segments of a log: those that it consists of, those made ahead, and those that are given back.
+//!
+//! Enters: what is not needed any more; completions of the disk.  Leaves: segments to make and to remove.
+//!
+//! A segment is given back in two steps. It is retired when nothing in it is needed; it is made into another one or removed
+//! when a later segment's header, which says that the log begins behind it, is durable. So a segment that is missing is told
+//! from one that was given back. On a full disk the oldest one is made into the next one before: its old header, under another
+//! number, tells the same.
+
+use crate::ids::{FrameSequence, LogId, SegmentId, SegmentNumber};
+use crate::limits::{NO_SPACE_RETRY_US, RECYCLABLE_SEGMENTS_MAX, RETIRED_SEGMENTS_MAX, SPARE_SEGMENTS};
+use crate::log_writer::LogEvent;
+use crate::request::{DiskError, DiskErrorKind, Request};
+use crate::segment_header::SegmentStart;
+use std::collections::VecDeque;
+
+/// The making of the next spare segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Making {
+    Idle,
+    UnderWay,
+    /// There was no space: it is tried again later, or when a segment is given back.
+    NoSpace {
+        since_us: Option<u64>,
+    },
+    /// It is tried again.
+    Again,
+    AgainUnderWay,
+}
+
+/// The segments of one log.
+pub(crate) struct SegmentSupply {
+    log: LogId,
+    segment_blocks: u32,
+    /// The number of the next segment to make.
+    next: SegmentNumber,
+    /// What the log consists of, the oldest first.
+    used: VecDeque<SegmentStart>,
+    spares: VecDeque<SegmentNumber>,
+    making: Making,
+    retired: VecDeque<SegmentNumber>,
+    /// Segments that become the next ones under new numbers, or are removed.
+    recyclable: VecDeque<SegmentNumber>,
+    is_removing: bool,
+    /// How many are made ahead.
+    spares_wanted: usize,
+}
+
+impl SegmentSupply {
+    pub fn new(
+        log: LogId,
+        segment_blocks: u32,
+        next: SegmentNumber,
+        used: Vec<SegmentStart>,
+        unused: Vec<SegmentNumber>,
+    ) -> Self {
+        SegmentSupply {
+            log,
+            segment_blocks,
+            next,
+            used: used.into(),
+            spares: VecDeque::new(),
+            making: Making::Idle,
+            retired: VecDeque::new(),
+            recyclable: unused.into(),
+            is_removing: false,
+            spares_wanted: SPARE_SEGMENTS,
+        }
+    }
+
+    pub fn set_spares(&mut self, spares: usize) {
+        self.spares_wanted = spares;
+    }
+
+    pub fn segment_blocks(&self) -> u32 {
+        self.segment_blocks
+    }
+
+    /// What the log consists of, the oldest first.
+    pub fn used(&self) -> &VecDeque<SegmentStart> {
+        &self.used
+    }
+
+    /// What to ask the disk for.
+    pub fn poll(&mut self, now_us: u64) -> Option<Request> {
+        if self.retry_us().is_some_and(|retry_us| retry_us <= now_us) {
+            self.making = Making::Again;
+        }
+        if let Making::NoSpace { since_us: since_us @ None } = &mut self.making {
+            *since_us = Some(now_us);
+        }
+        if self.is_full() && self.spares.is_empty() && !self.retired.is_empty() {
+            return Some(self.make(|supply| supply.retired.pop_front()));
+        }
+        if matches!(self.making, Making::Idle | Making::Again) && self.spares.len() < self.spares_wanted {
+            return Some(self.make(|supply| supply.recyclable.pop_front()));
+        }
+        if self.recyclable.len() > RECYCLABLE_SEGMENTS_MAX && !self.is_removing {
+            self.is_removing = true;
+            let number = self.recyclable.pop_front()?;
+            return Some(Request::Remove { segment: SegmentId { log: self.log, number } });
+        }
+        None
+    }
+
+    fn make(&mut self, from: impl FnOnce(&mut Self) -> Option<SegmentNumber>) -> Request {
+        self.making = if self.making == Making::Idle { Making::UnderWay } else { Making::AgainUnderWay };
+        let segment = SegmentId { log: self.log, number: self.next };
+        Request::Make { segment, blocks: self.segment_blocks, from: from(self) }
+    }
+
+    fn is_full(&self) -> bool {
+        matches!(self.making, Making::NoSpace { .. } | Making::Again)
+    }
+
+    /// When a segment is made that could not be made before.
+    pub fn retry_us(&self) -> Option<u64> {
+        match self.making {
+            Making::NoSpace { since_us } => since_us.map(|since_us| since_us + NO_SPACE_RETRY_US),
+            Making::Idle | Making::UnderWay | Making::Again | Making::AgainUnderWay => None,
+        }
+    }
+
+    /// There may be space again.
+    pub fn retry(&mut self) {
+        if matches!(self.making, Making::NoSpace { .. }) {
+            self.making = Making::Again;
+        }
+    }
+
+    pub fn on_made(&mut self, number: SegmentNumber, result: Result<(), DiskError>) -> Option<LogEvent> {
+        assert_eq!(number, self.next, "one segment is made at a time");
+        let was_full = std::mem::replace(&mut self.making, Making::Idle) == Making::AgainUnderWay;
+        // What was made in part is not used: the next one has another number.
+        self.next = SegmentNumber(number.0 + 1);
+        let Err(error) = result else {
+            self.spares.push_back(number);
+            return was_full.then_some(LogEvent::Space);
+        };
+        if error.kind != DiskErrorKind::NoSpace {
+            return Some(LogEvent::Failed(error));
+        }
+        self.making = Making::NoSpace { since_us: None };
+        (!was_full).then_some(LogEvent::NoSpace(error))
+    }
+
+    pub fn on_removed(&mut self, result: Result<(), DiskError>) -> Option<LogEvent> {
+        self.is_removing = false;
+        self.retry();
+        result.err().map(LogEvent::Failed)
+    }
+
+    /// Whether a segment can be begun, if the last one is full.
+    pub fn can_begin(&self) -> bool {
+        !self.spares.is_empty()
+    }
+
+    /// Whether a segment should be begun although the last one is not full: to give others back.
+    pub fn wants_to_begin(&self) -> bool {
+        let kept = if self.is_full() { 0 } else { RETIRED_SEGMENTS_MAX };
+        self.can_begin() && self.retired.len() > kept
+    }
+
+    /// Begins a segment. Returns its number, and where the log begins.
+    pub fn begin(&mut self, first: FrameSequence, previous_crc: u32) -> Option<(SegmentNumber, SegmentStart)> {
+        let number = self.spares.pop_front()?;
+        self.used.push_back(SegmentStart { number, first, previous_crc });
+        Some((number, *self.used.front()?))
+    }
+
+    /// It is durable that the log begins with this segment.
+    pub fn give_back_before(&mut self, number: SegmentNumber) {
+        while let Some(retired) = self.retired.pop_front_if(|retired| *retired < number) {
+            self.recyclable.push_back(retired);
+            self.retry();
+        }
+    }
+
+    /// Nothing in the segments before this one is needed any more.
+    pub fn retire_before(&mut self, number: SegmentNumber) {
+        while let Some(oldest) = self.used.pop_front_if(|oldest| oldest.number < number) {
+            self.retired.push_back(oldest.number);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A log of messages, step by step: what is written when, and what is not.
+
+use std::rc::Rc;
+use store::limits::{LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, PENDING_BYTES_MAX, WHOLE_BODY_BYTES_MAX};
+use store::{
+    Completion, Frame, FrameKind, LogId, LoggedMessage, MessageLog, MessageLogEvent, MessageLogOptions, Position,
+    QueueUid, Record, RecordReader, RecoveredLog, Request, StoreTag, StoredMessage, Ticket,
+};
+
+const QUEUE: QueueUid = QueueUid(5);
+const OTHER: QueueUid = QueueUid(6);
+
+#[derive(Clone)]
+struct Message(Rc<Vec<u8>>);
+
+impl LoggedMessage for Message {
+    fn stored(&self) -> StoredMessage<'_> {
+        StoredMessage {
+            exchange: b"",
+            routing_key: b"key",
+            properties: &[0, 0],
+            bcc: b"",
+            arrived_us: 7,
+            body: &self.0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+fn message(bytes: usize) -> Message {
+    Message(Rc::new(vec![b'm'; bytes]))
+}
+
+/// A log whose segments are made at once, and what it has written.
+struct Log {
+    log: MessageLog<Message>,
+    /// The write that is under way.
+    writing: Option<Completion>,
+    /// The records of each group, in words.
+    written: Vec<Vec<String>>,
+    bytes: usize,
+    durable: Option<Ticket>,
+}
+
+impl Log {
+    fn new() -> Log {
+        let log = MessageLog::new(RecoveredLog::empty(StoreTag(1), LogId(0)), MessageLogOptions::default());
+        Log { log, writing: None, written: Vec::new(), bytes: 0, durable: None }
+    }
+
+    fn poll(&mut self, now_us: u64) -> &mut Self {
+        while let Some(request) = self.log.poll(now_us) {
+            match request {
+                Request::Make { segment, .. } => {
+                    assert_eq!(self.log.complete(Completion::Made { segment, result: Ok(()) }, now_us), None);
+                }
+                Request::Write { segment, block, group } => {
+                    let frames =
+                        if block.0 == 0 { &group.bytes()[store::limits::BLOCK_BYTES..] } else { group.bytes() };
+                    self.written.push(records(frames));
+                    self.bytes += frames.len();
+                    let write = Completion::Written { segment, group, result: Ok(()) };
+                    assert!(self.writing.replace(write).is_none(), "one write at a time");
+                }
+                Request::Read { .. } | Request::Remove { .. } => panic!("{request:?}"),
+            }
+        }
+        let event = self.log.take_event();
+        self.on_event(event);
+        self
+    }
+
+    fn complete(&mut self, now_us: u64) -> &mut Self {
+        let write = self.writing.take().expect("a write is under way");
+        let event = self.log.complete(write, now_us);
+        self.on_event(event);
+        self
+    }
+
+    fn on_event(&mut self, event: Option<MessageLogEvent>) {
+        match event {
+            Some(MessageLogEvent::Durable(ticket)) => self.durable = Some(ticket),
+            Some(event) => panic!("{event:?}"),
+            None => {}
+        }
+    }
+
+    fn append(&mut self, queue: QueueUid, position: u64, bytes: usize) -> Ticket {
+        self.log.append(queue, Position(position), message(bytes))
+    }
+}
+
+fn records(mut frames: &[u8]) -> Vec<String> {
+    let mut words = Vec::new();
+    while !frames.is_empty() {
+        let frame = Frame::read(frames).expect("a frame");
+        if frame.header.kind == FrameKind::Mark {
+            words.push("mark".into());
+        }
+        let mut reader = RecordReader::new(&frame);
+        while let Some(record) = reader.next_record().expect("records that parse") {
+            words.push(match record {
+                Record::Queue { .. } => continue,
+                Record::Message { queue, position, .. } => format!("message {} {}", queue.0, position.0),
+                Record::Large { position, .. } => format!("large {}", position.0),
+                Record::Part(_) => "part".into(),
+                Record::Again { queue, position } => format!("again {} {}", queue.0, position.0),
+                Record::Settled { first, count, .. } => format!("settled {} {count}", first.0),
+                Record::Seen { position, .. } => format!("seen {}", position.0),
+                Record::Returned { position, times, .. } => format!("returned {} {times}", position.0),
+                Record::CommitBegin => "begin".into(),
+                Record::CommitEnd => "end".into(),
+                Record::CommitAborted => "aborted".into(),
+                Record::Definition { .. } => "definition".into(),
+            });
+        }
+        frames = &frames[frame.header.blocks() as usize * store::limits::BLOCK_BYTES..];
+    }
+    words.dedup_by(|a, b| a == "part" && b == "part");
+    words
+}
+
+#[test]
+fn what_somebody_waits_for_is_written_at_once_and_the_rest_with_it() {
+    let mut log = Log::new();
+    log.append(QUEUE, 1, 10);
+    assert!(log.poll(0).written.is_empty(), "nobody waits");
+    let ticket = log.append(QUEUE, 2, 10);
+    log.log.await_durable(ticket);
+    log.poll(0);
+    assert_eq!(log.written, [["message 0 1", "message 0 2"]]);
+    // What comes while a write is under way waits for it.
+    let later = log.append(QUEUE, 3, 10);
+    log.log.await_durable(later);
+    assert_eq!(log.poll(0).written.len(), 1);
+    log.complete(0).poll(0);
+    assert_eq!((log.durable, log.written.len()), (Some(ticket), 2));
+    assert_eq!(log.complete(0).durable, Some(later));
+}
+
+#[test]
+fn what_nobody_waits_for_is_written_after_a_while_or_when_it_is_much() {
+    let mut log = Log::new();
+    log.append(QUEUE, 1, 10);
+    assert!(log.poll(100).written.is_empty());
+    assert_eq!(log.log.timer_us(), Some(100 + LAZY_WRITE_US));
+    assert!(log.poll(99 + LAZY_WRITE_US).written.is_empty());
+    assert_eq!(log.poll(100 + LAZY_WRITE_US).written, [["message 0 1"]]);
+    log.complete(20_000);
+    for position in 2..2 + LAZY_WRITE_BYTES as u64 / 1024 {
+        assert_eq!(log.poll(20_000).written.len(), 1);
+        log.append(QUEUE, position, 1024);
+    }
+    assert_eq!(log.poll(20_000).written.len(), 2);
+}
+
+#[test]
+fn what_is_settled_before_it_is_written_never_is_and_is_durable_in_its_turn() {
+    let mut log = Log::new();
+    let tickets: Vec<Ticket> = (1..=4).map(|position| log.append(QUEUE, position, 1000)).collect();
+    log.log.settle(QUEUE, Position(1), 3);
+    assert_eq!(log.log.pending_bytes(), 1000);
+    log.log.await_durable(tickets[0]);
+    log.poll(0);
+    assert_eq!(log.durable, None, "what was appended before the settlement is not durable");
+    assert_eq!(log.written, [["message 0 4"]]);
+    assert_eq!(log.complete(0).durable, Some(tickets[3]));
+    // Nothing at all is to be written.
+    let last = log.append(QUEUE, 5, 10);
+    log.log.settle(QUEUE, Position(5), 1);
+    log.log.await_durable(last);
+    log.poll(0);
+    assert_eq!((log.durable, log.written.len(), log.log.pending_bytes()), (Some(last), 1, 0));
+}
+
+#[test]
+fn settlements_of_neighbours_are_one_record_behind_what_came_before_them() {
+    let mut log = Log::new();
+    for position in 1..=20 {
+        log.append(QUEUE, position, 10);
+    }
+    log.poll(0).poll(LAZY_WRITE_US).complete(LAZY_WRITE_US);
+    log.log.settle(QUEUE, Position(3), 2);
+    log.append(OTHER, 1, 10);
+    log.log.settle(QUEUE, Position(5), 4);
+    log.log.settle(QUEUE, Position(2), 1);
+    log.log.settle(QUEUE, Position(9), 100);
+    log.log.settle(QUEUE, Position(9), 100);
+    log.log.settle(QueueUid(99), Position(9), 100);
+    let begun_us = 2 * LAZY_WRITE_US;
+    log.poll(begun_us).poll(begun_us + LAZY_WRITE_US);
+    assert_eq!(log.written[1], ["message 0 1", "settled 2 19"]);
+    assert_eq!(log.log.live_bytes(), 2 * (10 + store::limits::MESSAGE_OVERHEAD_BYTES));
+}
+
+#[test]
+fn a_message_for_several_queues_is_written_once() {
+    let mut log = Log::new();
+    let shared = message(3000);
+    for queue in 0..30 {
+        log.log.append(QueueUid(queue), Position(1), shared.clone());
+    }
+    log.append(QUEUE, 2, 3000);
+    log.poll(0).poll(LAZY_WRITE_US);
+    assert_eq!(log.written[0].iter().filter(|word| word.starts_with("message")).count(), 2);
+    assert_eq!(log.written[0].iter().filter(|word| word.starts_with("again")).count(), 29);
+    assert!(log.bytes <= 2 * store::limits::BLOCK_BYTES);
+}
+
+#[test]
+fn nothing_stands_between_the_parts_of_a_large_body_and_the_list_waits_for_them() {
+    let mut log = Log::new();
+    log.append(QUEUE, 1, 10);
+    log.append(QUEUE, 2, 10);
+    log.poll(0).poll(LAZY_WRITE_US).complete(LAZY_WRITE_US);
+    log.log.settle(QUEUE, Position(1), 1);
+    log.log.mark_delivered(QUEUE, Position(2));
+    let large = log.append(QUEUE, 3, 5 * WHOLE_BODY_BYTES_MAX);
+    let behind = log.append(OTHER, 1, 10);
+    log.log.await_durable(behind);
+    log.poll(20_000);
+    assert_eq!(log.written[1], ["settled 1 1", "large 3", "part"]);
+    // It is begun, and settled as one that is written.
+    log.log.settle(QUEUE, Position(3), 1);
+    log.complete(20_000).poll(20_000);
+    assert_eq!(log.durable, Some(Ticket(large.0 - 1)), "the settlement before it");
+    assert_eq!(log.written[2], ["part", "message 0 1", "settled 3 1", "seen 2"]);
+    assert!(log.complete(20_000).durable >= Some(behind));
+}
+
+#[test]
+fn how_far_messages_were_handed_out_is_written_with_the_next_group_or_before_a_mark() {
+    let mut log = Log::new();
+    log.append(QUEUE, 1, 10);
+    log.append(QUEUE, 2, 10);
+    log.poll(0).poll(LAZY_WRITE_US).complete(LAZY_WRITE_US);
+    log.log.mark_delivered(QUEUE, Position(1));
+    log.log.mark_delivered(QUEUE, Position(2));
+    log.log.mark_delivered(QUEUE, Position(1));
+    let begun_us = 20_000;
+    assert_eq!(log.poll(begun_us).written.len(), 1);
+    let due_us = begun_us + MARK_DELAY_US;
+    log.poll(due_us);
+    assert_eq!(log.written[1], ["seen 2"]);
+    // Where nothing is left nothing is said.
+    log.complete(due_us).log.settle(QUEUE, Position(1), 2);
+    log.append(OTHER, 1, 10);
+    log.log.mark_delivered(QUEUE, Position(2));
+    log.log.mark_returned(OTHER, Position(1), 3);
+    log.poll(due_us).poll(due_us + LAZY_WRITE_US);
+    assert_eq!(log.written[2], ["message 0 1", "returned 1 3", "settled 1 2"]);
+}
+
+#[test]
+fn a_commit_settles_what_is_unwritten_by_a_record() {
+    let mut log = Log::new();
+    log.append(QUEUE, 1, 10);
+    log.log.begin_commit();
+    log.log.settle(QUEUE, Position(1), 1);
+    log.append(OTHER, 1, 10);
+    let ticket = log.log.end_commit();
+    log.log.await_durable(ticket);
+    log.poll(0);
+    assert_eq!(log.written[0], ["message 0 1", "begin", "message 1 1", "settled 1 1", "end"]);
+    assert_eq!(log.complete(0).durable, Some(ticket));
+}
+
+#[test]
+fn of_a_dropped_queue_nothing_is_written_and_nothing_is_alive() {
+    let mut log = Log::new();
+    log.append(QUEUE, 1, 10);
+    log.poll(0).poll(LAZY_WRITE_US).complete(LAZY_WRITE_US);
+    log.append(QUEUE, 2, 10);
+    let kept = log.append(OTHER, 1, 10);
+    log.log.drop_queue(QUEUE);
+    assert_eq!(log.log.live_bytes(), 0);
+    log.log.settle(QUEUE, Position(1), 1);
+    log.log.await_durable(kept);
+    log.poll(20_000).complete(20_000);
+    assert_eq!(log.written[1], ["message 0 1"]);
+}
+
+#[test]
+fn publishers_stop_when_too_much_is_unwritten() {
+    let mut log = Log::new();
+    for position in 0..PENDING_BYTES_MAX as u64 / 1024 {
+        assert!(!log.log.is_congested());
+        log.append(QUEUE, 1 + position, 1024);
+    }
+    assert!(log.log.is_congested());
+    log.poll(0);
+    assert!(!log.log.is_congested());
+    while log.writing.is_some() {
+        log.complete(0).poll(0);
+    }
+    assert_eq!(log.log.pending_bytes(), 0, "what is left of much is written at once");
+}
