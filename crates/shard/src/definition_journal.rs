@@ -8,7 +8,7 @@
 //! between the changes; when it is durable, so are the changes, and what is older is removed. When the journal has grown, there
 //! is another one.
 
-use crate::definition_recovery::{JOURNAL_LOG, RecoveredDefinitions};
+use crate::definition_recovery::RecoveredDefinitions;
 use crate::limits::{
     JOURNAL_GROWTH_BYTES_MIN, JOURNAL_GROWTH_FACTOR, JOURNAL_RETRY_US, JOURNAL_SEGMENT_BYTES,
     SNAPSHOT_PENDING_BYTES_MAX,
@@ -18,7 +18,7 @@ use definitions::limits::SNAPSHOT_STEP_PLACES;
 use definitions::{CatalogSnapshot, JournalEntryWriter, JournalRecord};
 use disk::Disk;
 use std::collections::VecDeque;
-use store::{Completion, DiskError, GroupNumber, LogEvent, LogWriter, Request, SegmentId, SegmentNumber};
+use store::{Completion, DiskError, GroupNumber, LogEvent, LogWriter, Request, SegmentNumber};
 
 /// What the owner of a journal must know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,11 +61,6 @@ pub struct DefinitionJournal {
     snapshot: Option<PendingSnapshot>,
     /// A snapshot of this life is durable.
     is_rooted: bool,
-    /// The segments with groups, the oldest first.
-    segments: VecDeque<SegmentNumber>,
-    /// Those before this one are not needed any more.
-    first_needed: SegmentNumber,
-    is_removing: bool,
     /// Bytes of the last snapshot, and bytes written since it began.
     snapshot_bytes: u64,
     bytes_since_snapshot: u64,
@@ -87,9 +82,6 @@ impl DefinitionJournal {
             durable: None,
             snapshot: Some(PendingSnapshot::default()),
             is_rooted: false,
-            segments: recovered.segments.iter().copied().collect(),
-            first_needed: SegmentNumber(0),
-            is_removing: false,
             snapshot_bytes: 0,
             bytes_since_snapshot: 0,
             retry_at_us: None,
@@ -185,16 +177,12 @@ impl DefinitionJournal {
             self.submit(request);
         }
         self.begin_snapshot_if_long();
-        self.remove_segments();
         self.report_durable()
     }
 
     fn submit(&mut self, request: Request) {
-        if let Request::Write { segment, group, .. } = &request {
+        if let Request::Write { group, .. } = &request {
             self.bytes_since_snapshot += group.bytes().len() as u64;
-            if self.segments.back() != Some(&segment.number) {
-                self.segments.push_back(segment.number);
-            }
         }
         self.disk.submit(request);
     }
@@ -202,12 +190,7 @@ impl DefinitionJournal {
     fn complete(&mut self, completion: Completion, now_us: u64) -> Option<JournalEvent> {
         let written = match &completion {
             Completion::Written { segment, .. } => Some(segment.number),
-            Completion::Made { .. } | Completion::Read { .. } => None,
-            Completion::Removed { segment, result } => {
-                self.is_removing = false;
-                self.segments.retain(|number| *number != segment.number);
-                return result.clone().err().map(|error| self.fail(error));
-            }
+            Completion::Made { .. } | Completion::Read { .. } | Completion::Removed { .. } => None,
         };
         match self.writer.complete(completion, now_us)? {
             LogEvent::Durable(group) => {
@@ -241,7 +224,10 @@ impl DefinitionJournal {
             return;
         }
         (self.snapshot_bytes, self.is_rooted) = (snapshot.bytes, true);
-        self.first_needed = snapshot.first_segment.unwrap_or(self.first_needed);
+        // What is older than the snapshot is given back.
+        if let Some(first) = snapshot.first_segment {
+            self.writer.retire_before(first);
+        }
         self.snapshot = None;
     }
 
@@ -260,17 +246,6 @@ impl DefinitionJournal {
         let growth_bytes_max = JOURNAL_GROWTH_BYTES_MIN.max(self.snapshot_bytes * JOURNAL_GROWTH_FACTOR);
         if self.snapshot.is_none() && self.bytes_since_snapshot > growth_bytes_max {
             (self.snapshot, self.bytes_since_snapshot) = (Some(PendingSnapshot::default()), 0);
-        }
-    }
-
-    /// Removes what is older than the last snapshot, one segment after another, the oldest first: what is left of a journal has
-    /// no gaps.
-    fn remove_segments(&mut self) {
-        if let Some(&number) = self.segments.front().filter(|number| **number < self.first_needed)
-            && !self.is_removing
-        {
-            self.is_removing = true;
-            self.disk.submit(Request::Remove { segment: SegmentId { log: JOURNAL_LOG, number } });
         }
     }
 

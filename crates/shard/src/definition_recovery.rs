@@ -2,15 +2,14 @@
 //!
 //! Enters: the segments of the journal.  Leaves: the durable definitions, where the journal goes on, and what is damaged.
 //!
-//! Segments in front of a complete snapshot are removed, so the first segment that is there may begin anywhere: its header says
-//! where. Whether too many are missing shows in that there is no complete snapshot.
+//! Segments in front of a complete snapshot are given back, so the journal may begin anywhere: the headers of its segments say
+//! where. What is missing behind that is damage.
 
 use definitions::{DurableDefinitions, JournalFault, JournalReplay};
 use std::fmt;
-use store::limits::{BLOCK_BYTES, FRAME_BYTES_MAX};
 use store::{
-    AlignedBuffer, Block, Chain, Damage, Frame, FrameHeader, FrameSequence, LogEnd, LogId, OnDamage, Record,
-    RecordVisitor, ScanError, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
+    Block, Damage, FrameHeader, FrameSequence, LogEnd, LogId, OnDamage, Record, RecordVisitor, ScanError, SegmentId,
+    SegmentNumber, SegmentReader, StoreTag, scan,
 };
 
 /// The journal's log, in its own folder.
@@ -23,8 +22,6 @@ pub struct RecoveredDefinitions {
     pub definitions: DurableDefinitions,
     /// Where the journal goes on.
     pub end: LogEnd,
-    /// The segments that it has, the oldest first.
-    pub segments: Vec<SegmentNumber>,
     /// What was skipped.
     pub damage: Vec<Damage>,
     /// Nothing has ever been written: the broker starts for the first time.
@@ -67,70 +64,46 @@ impl From<JournalFault> for DefinitionRecoveryError {
 /// It cannot be read, is damaged and damage is not to be skipped, or does not say what is defined.
 pub fn recover_definitions(
     store: StoreTag,
-    mut segments: Vec<SegmentNumber>,
+    segments: Vec<SegmentNumber>,
     on_damage: OnDamage,
     reader: &mut impl SegmentReader,
 ) -> Result<RecoveredDefinitions, DefinitionRecoveryError> {
-    segments.sort_unstable();
-    let start = start_of(store, &segments, reader)?;
-    let from_beginning = start.next == LogEnd::empty(store, JOURNAL_LOG).chain.next;
-    let mut visitor = ReplayVisitor { replay: JournalReplay::new(from_beginning), fault: None };
-    let found = scan(start, segments.clone(), on_damage, reader, &mut visitor)?;
-    let ReplayVisitor { replay, fault } = visitor;
+    let start = LogEnd::empty(store, JOURNAL_LOG).chain;
+    let mut visitor = ReplayVisitor { start: start.next, replay: None, fault: None };
+    let found = scan(start, segments, on_damage, reader, &mut visitor)?;
+    let ReplayVisitor { replay, fault, .. } = visitor;
     if let Some(fault) = fault {
         return Err(fault.into());
     }
-    let definitions = replay.finish()?;
-    segments.retain(|segment| !found.end.unused.contains(segment));
-    let is_new = from_beginning && found.frames == 0 && found.damage.is_empty();
-    Ok(RecoveredDefinitions { definitions, end: found.end, segments, damage: found.damage, is_new })
-}
-
-/// Where a journal starts that has these segments: with the first one to which anything was written. A life that ended before
-/// its first write was durable leaves segments in between that hold nothing.
-fn start_of(
-    store: StoreTag,
-    segments: &[SegmentNumber],
-    reader: &mut impl SegmentReader,
-) -> Result<Chain, DefinitionRecoveryError> {
-    let empty = LogEnd::empty(store, JOURNAL_LOG).chain;
-    let mut buffer = AlignedBuffer::new(BLOCK_BYTES + FRAME_BYTES_MAX);
-    for &number in segments {
-        let segment = SegmentId { log: JOURNAL_LOG, number };
-        let filled = reader.read(segment, Block(0), &mut buffer).map_err(ScanError::from)?;
-        let (header, frames) = buffer[..filled].split_at(filled.min(BLOCK_BYTES));
-        let header = SegmentHeader::read(header).ok().filter(|header| header.number == number);
-        // Where the header is damaged, the first frame says the same.
-        let frame = Frame::read(frames).ok().filter(|frame| frame.header.segment == number);
-        let first = header.map(|header| (header.first, header.previous_crc));
-        let first = first.or_else(|| frame.map(|frame| (frame.header.sequence, frame.header.previous_crc)));
-        if let Some((next, previous_crc)) = first {
-            let synced = FrameSequence(next.0.saturating_sub(1));
-            return Ok(Chain { next, previous_crc, synced, ..empty });
-        }
-    }
-    Ok(empty)
+    let is_new = replay.is_none() && found.damage.is_empty();
+    let definitions = replay.unwrap_or_else(|| JournalReplay::new(true)).finish()?;
+    Ok(RecoveredDefinitions { definitions, end: found.end, damage: found.damage, is_new })
 }
 
 /// Replays what a scan finds.
 struct ReplayVisitor {
-    replay: JournalReplay,
+    /// The first frame of a journal from which nothing was given back.
+    start: FrameSequence,
+    /// From the first frame on.
+    replay: Option<JournalReplay>,
     /// The first fault.
     fault: Option<JournalFault>,
 }
 
 impl RecordVisitor for ReplayVisitor {
-    fn on_frame(&mut self, _segment: SegmentId, _block: Block, _header: &FrameHeader) {}
+    fn on_frame(&mut self, _segment: SegmentId, _block: Block, header: &FrameHeader) {
+        self.replay.get_or_insert_with(|| JournalReplay::new(header.sequence == self.start));
+    }
 
     fn on_record(&mut self, record: Record<'_>) {
         // The journal has no other records.
-        let Record::Definition { bytes, .. } = record else { return };
+        let (Record::Definition { bytes, .. }, Some(replay)) = (record, &mut self.replay) else { return };
         if self.fault.is_none() {
-            self.fault = self.replay.push(bytes).err();
+            self.fault = replay.push(bytes).err();
         }
     }
 
     fn on_damage(&mut self, _damage: &Damage) {
-        self.replay.skip();
+        self.replay.get_or_insert_with(|| JournalReplay::new(false)).skip();
     }
 }
