@@ -3,11 +3,19 @@
 //! A shard owns a handle, as it would own the disk; the simulation has another, for time, faults and crashes.
 
 use crate::broker_heap::left_by;
-use crate::features::CrashKind;
 use disk::{Disk, DiskFaults, SimulatedDisk};
 use link::sim::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{AlignedBuffer, Block, Completion, DiskError, LogId, Request, SegmentId, SegmentNumber, SegmentReader};
+
+/// How a broker ends without being asked to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrashKind {
+    /// The power fails: what the disk was doing has happened, has not, or in part.
+    PowerCut,
+    /// The process is killed: the disk may still do what it was asked.
+    Kill,
+}
 
 /// A disk, and what its own memory takes.
 struct MeasuredDisk {

@@ -21,7 +21,7 @@ mod shadow_model;
 mod survival;
 mod swarm;
 
-pub use durable_settings::{CrashKind, DurableSettings};
+pub use durable_settings::DurableSettings;
 pub use feature_settings::FeatureSettings;
 pub use shadow_model::ModelTime;
 pub use swarm::{Feature, Switches};

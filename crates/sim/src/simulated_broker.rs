@@ -2,10 +2,9 @@
 //!
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
-use crate::broker_disks::BrokerDisks;
+use crate::broker_disks::{BrokerDisks, CrashKind};
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
-use crate::features::CrashKind;
 use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
 use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
@@ -199,7 +198,7 @@ impl SimulatedBroker {
         });
         let mut nodes: Vec<_> = nodes.collect();
         if let (Some(disks), Some(recovered)) = (disks, &recovered) {
-            attach(&mut nodes, disks, recovered, now)?;
+            attach(nodes.iter_mut().map(|node| &mut node.shard), disks, recovered, now)?;
         }
         Ok((nodes, shared))
     }

@@ -1,11 +1,10 @@
 //! A life of a broker with a store begins: definitions and messages are recovered from its disks, as the program does it.
 
 use crate::broker_disks::{BrokerDisks, SharedDisk};
-use crate::simulated_broker::SimulatedShard;
 use catalog::{Catalog, Definition};
 use shard::{
-    DefinitionJournal, JOURNAL_LOG, LogSource, MessageStore, MessageStoreOptions, RecoveredDefinitions, StoreSync,
-    recover_definitions,
+    DefinitionJournal, JOURNAL_LOG, LogSource, MessageStore, MessageStoreOptions, RecoveredDefinitions, Shard,
+    StoreSync, recover_definitions,
 };
 use std::time::Instant;
 use store::limits::SEGMENT_BYTES_MIN;
@@ -33,29 +32,29 @@ pub fn recover_catalog(disks: &BrokerDisks, mut catalog: Catalog) -> Result<Reco
 }
 
 /// Gives the shards what their logs have, and the disks for what is to come.
-pub fn attach(
-    shards: &mut [SimulatedShard],
+pub fn attach<'a>(
+    shards: impl Iterator<Item = &'a mut Shard>,
     disks: &BrokerDisks,
     recovered: &RecoveredCatalog,
     now: Instant,
 ) -> Result<(), String> {
-    for (number, (node, disk)) in shards.iter_mut().zip(&disks.messages).enumerate() {
-        attach_log(node, number, disk.clone(), now)?;
-    }
-    if let Some(first) = shards.first_mut() {
-        let journal = DefinitionJournal::new(&recovered.journal, Box::new(disks.definitions.clone()));
-        first.shard.set_journal(journal);
+    for (number, (shard, disk)) in shards.zip(&disks.messages).enumerate() {
+        attach_log(shard, number, disk.clone(), now)?;
+        if number == 0 {
+            let definitions = Box::new(disks.definitions.clone());
+            shard.set_journal(DefinitionJournal::new(&recovered.journal, definitions));
+        }
     }
     Ok(())
 }
 
-fn attach_log(node: &mut SimulatedShard, number: usize, mut disk: SharedDisk, now: Instant) -> Result<(), String> {
+fn attach_log(shard: &mut Shard, number: usize, mut disk: SharedDisk, now: Instant) -> Result<(), String> {
     let log = LogId(number as u32);
     let (store, segments) = (StoreTag::of(STORE_ID), disk.segments(log));
     let source = LogSource { reader: &mut disk, store, log, segments, on_damage: OnDamage::Fail };
-    let recovered = node.shard.recover_messages(source, now);
+    let recovered = shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
     let options = MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };
-    node.shard.set_store(MessageStore::new(recovered, Box::new(disk), options));
+    shard.set_store(MessageStore::new(recovered, Box::new(disk), options));
     Ok(())
 }

@@ -2,10 +2,10 @@
 //!
 //! Everything is on one thread. The order of everything is drawn from [`SimulatedWorld::chance`], which the seed determines.
 
+use crate::broker_disks::CrashKind;
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientConnection;
 use crate::faults::Faults;
-use crate::features::CrashKind;
 use crate::limits::{FEDERATION_HEAP_BYTES_MAX, SCRATCH_BYTES, SHARD_HEAP_BYTES_LEFT_MAX};
 use crate::settings::Settings;
 use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};

@@ -96,14 +96,14 @@ fn the_start_tells_what_it_found() {
 #[test]
 fn a_default_user_is_there_only_at_the_first_start() {
     let folder = TempFolder::new("store-users");
-    let (state, file) = (folder.path("state"), folder.path("users.json"));
-    let definitions = r#"{"users": [{"name": "alice", "password": "secret", "tags": ""}], "vhosts": [{"name": "/"}],
-        "permissions": [{"user": "alice", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}]}"#;
-    std::fs::write(&file, definitions).expect("written");
+    let (state, file) = (folder.path("state"), folder.path("users.toml"));
+    let users = "[[user]]\nname = \"alice\"\npassword = \"secret\"\n\n[[permission]]\nuser = \"alice\"\nvhost = \"/\"\n\
+        configure = \".*\"\nwrite = \".*\"\nread = \".*\"\n";
+    std::fs::write(&file, users).expect("written");
     let login = |broker: &BrokerProcess, user: &str| {
         Client::connect(&format!("amqp://{user}@{}/%2F", broker.address)).map(|client| client.close().expect("closed"))
     };
-    let broker = start(&state, &["--definitions", &file]);
+    let broker = start(&state, &["--config", &file]);
     login(&broker, "alice:secret").expect("she is defined");
     stop(broker);
     let broker = start(&state, &[]);

@@ -1,18 +1,10 @@
 //! The settings of a run whose broker has a store: how durable its definitions and messages are, how its disk is, when it
 //! crashes.
 
+use crate::broker_disks::CrashKind;
 use disk::DiskFaults;
 use link::sim::SplitMix64;
 use std::fmt::{self, Display, Formatter};
-
-/// How a broker ends without being asked to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CrashKind {
-    /// The power fails: what the disk was doing has happened, has not, or in part.
-    PowerCut,
-    /// The process is killed: the disk may still do what it was asked.
-    Kill,
-}
 
 /// What is drawn for a run with a store alone.
 #[derive(Clone, Copy, Debug)]

@@ -41,14 +41,16 @@ pub struct QueueSurvival {
     alternatives: BTreeSet<u64>,
     /// Messages that came again after the last crash.
     returned: BTreeSet<u64>,
-    /// Messages that were purged, and the client knows it.
+    /// Messages that were purged since the last rest, and the client knows it. A crash may undo that (decision 0039).
     purged: BTreeSet<u64>,
+    /// Those that had been purged at the last rest.
+    stored_purged: BTreeSet<u64>,
 }
 
 impl QueueSurvival {
     /// Whether the queue has been purged of a message.
     pub fn is_purged(&self, id: u64) -> bool {
-        self.purged.contains(&id)
+        self.purged.contains(&id) || self.stored_purged.contains(&id)
     }
 }
 
@@ -139,7 +141,9 @@ impl ShadowModel {
             let owed = self.queues[at].owed.iter().copied();
             let copies = owed.filter(|&copy| !self.is_original(copy)).collect();
             let queue = &mut self.queues[at];
-            queue.survival.stored_copies = copies;
+            let survival = &mut queue.survival;
+            survival.stored_copies = copies;
+            survival.stored_purged.append(&mut survival.purged);
             queue.deliveries.values_mut().for_each(DeliveryState::on_rest);
         }
     }
@@ -184,6 +188,7 @@ impl ShadowModel {
         (queue.owed, queue.survival.alternatives) = (owed, alternatives);
         queue.survival.stored_copies.clear();
         queue.survival.returned.clear();
+        queue.survival.purged.clear();
         if !queue.is_stored() {
             return end(&mut queue.life, now);
         }

@@ -198,7 +198,7 @@ fn a_rejected_message_is_a_dead_letter_or_comes_again() {
 }
 
 #[test]
-fn a_purged_message_is_gone_for_good_unless_somebody_may_have_had_it() {
+fn a_purged_message_is_gone_unless_somebody_may_have_had_it_and_for_good_after_a_rest() {
     for (had, purged) in [(false, true), (true, false)] {
         let (mut model, [durable, _]) = model();
         model.confirm(1, true).expect("it is routed");
@@ -206,7 +206,16 @@ fn a_purged_message_is_gone_for_good_unless_somebody_may_have_had_it() {
         model.confirm(2, true).expect("it is routed");
         model.queues[durable].had_unseen_deliveries = had;
         model.purge(durable, requested);
-        let is_purged = |id| model.queues[durable].survival.is_purged(id);
-        assert_eq!((is_purged(1), is_purged(2)), (purged, false));
+        let is_purged = |model: &ShadowModel, id| model.queues[durable].survival.is_purged(id);
+        assert_eq!((is_purged(&model, 1), is_purged(&model, 2)), (purged, false));
+        rest(&mut model);
+        model.crash(Vec::new());
+        assert_eq!((is_purged(&model, 1), is_purged(&model, 2)), (purged, false));
     }
+    let (mut model, [durable, _]) = model();
+    model.confirm(1, true).expect("it is routed");
+    let requested = model.tick();
+    model.purge(durable, requested);
+    model.crash(Vec::new());
+    assert!(!model.queues[durable].survival.is_purged(1), "its crash was earlier than its rest");
 }
