@@ -149,7 +149,7 @@ fn durable_definitions_stay_and_a_binding_is_as_durable_as_its_ends() {
     }
     assert!(model.exchanges[kept].life.ended.is_none() && model.exchanges[lost].life.ended.is_some());
     for (binding, (.., there)) in model.bindings.iter().zip(ends) {
-        assert_eq!(is_there(&binding.lives[0]), (true, !there), "{:?}", binding.target);
+        assert_eq!(is_there(&binding.lives[0]), (there, !there), "{:?}", binding.target);
         assert_eq!(binding.locked, there, "what is surely gone may be bound again");
     }
 }
