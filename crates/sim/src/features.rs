@@ -5,9 +5,12 @@
 mod actions;
 mod certainty;
 mod client_events;
+mod crashes;
 mod dead_letters;
 mod delivery_checks;
 mod drain;
+mod durable_settings;
+mod exchange_requests;
 mod expected_routing;
 mod feature_settings;
 mod model_endings;
@@ -15,8 +18,10 @@ mod queue_arguments;
 mod requests;
 mod rest_checks;
 mod shadow_model;
+mod survival;
 mod swarm;
 
+pub use durable_settings::DurableSettings;
 pub use feature_settings::FeatureSettings;
 pub use shadow_model::ModelTime;
 pub use swarm::{Feature, Switches};
@@ -24,6 +29,7 @@ pub use swarm::{Feature, Switches};
 use crate::client_connection::ClientEvent;
 use crate::schedule::{RunPhase, Workload};
 use crate::settings::Settings;
+use crate::simulated_broker::SimulatedBroker;
 use crate::simulated_client::ConnectionState;
 use crate::world::SimulatedWorld;
 use actions::ClientTurn;
@@ -65,18 +71,28 @@ impl Workload for FeatureWorkload {
     }
 
     fn next_phase(&mut self, world: &mut SimulatedWorld) -> Option<RunPhase> {
+        self.may_crash_at_rest(world);
         let steps = (world.chance.between(60, 600) as u32).min(self.steps_left);
         self.steps_left -= steps;
         (steps > 0).then_some(RunPhase { steps, acts_first: false })
     }
 
     fn act(&mut self, world: &mut SimulatedWorld, _step: u32) {
-        self.turn(world).act_all();
+        if !self.may_crash(world) {
+            self.turn(world).act_all();
+        }
     }
 
     fn on_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
         world.trace.digest_event((world.clients[client].uid, &event));
         EventHandler { world, model: &mut self.model, suspicions: &mut self.suspicions }.on_event(client, event);
+    }
+
+    fn check_step(&mut self, world: &mut SimulatedWorld) {
+        let failure = world.brokers.iter().find_map(|broker| broker.shared.disk_failure().map(str::to_owned));
+        if let Some(why) = failure {
+            world.trace.fail(format!("the broker ends, and no disk has failed: {why}"));
+        }
     }
 
     fn begin_rest(&mut self, world: &SimulatedWorld) {
@@ -85,6 +101,9 @@ impl Workload for FeatureWorkload {
 
     /// Heartbeats never end; it is quiet when clients receive nothing else.
     fn count_quiet_rounds(&mut self, world: &mut SimulatedWorld, before: u32, moved: bool) -> u32 {
+        if world.brokers.iter().any(SimulatedBroker::has_disk_requests) {
+            return 0;
+        }
         if moved {
             // The session of a client that has closed ignores everything, heartbeats too, and yet the client reads it.
             let may_read_unseen = world.settings.limits.heartbeat_s == 0
@@ -109,6 +128,9 @@ impl Workload for FeatureWorkload {
 
     fn end_rest(&mut self, _world: &mut SimulatedWorld) {
         self.model.end_period();
+        if self.settings.durable.is_some() {
+            self.model.store_at_rest();
+        }
     }
 
     fn finish(&mut self, world: &mut SimulatedWorld) {

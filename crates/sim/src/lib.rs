@@ -11,12 +11,14 @@
 //!   not routed; prefetch, exclusive and single active consumers, priorities, limits, expirations and the consumer timeout
 //!   hold; confirmed definitions exist on every shard; at rest no client waits, and no queue withholds messages; no channel
 //!   or connection ends without a cause; the heap of a broker is what it accounts for, with a bound on the rest; and when all
-//!   clients have gone, no memory is in use, and what tables keep for later has a bound.
+//!   clients have gone, no memory is in use, and what tables keep for later has a bound. In durable runs the broker has a
+//!   store and crashes: what it had promised is there afterwards, and nothing that must not be ([`Mode::Durable`]).
 //! - `federation` has several brokers with routes between them, which are cut, stopped and changed under load.
 //!
 //! When everything of a run is dropped, all that it has allocated is freed, to the byte.
 #![forbid(unsafe_code)]
 
+mod broker_disks;
 mod broker_heap;
 mod broker_limits;
 mod broker_links;
@@ -30,6 +32,7 @@ mod schedule;
 mod settings;
 mod simulated_broker;
 mod simulated_client;
+mod store_recovery;
 mod tally;
 mod topic_pattern;
 mod trace;

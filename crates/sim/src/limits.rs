@@ -6,12 +6,15 @@
 
 use broker::limits::BATCH_BYTES;
 use shard::limits::MAILBOX_BATCHES;
+use store::limits::GROUP_BYTES_MAX;
 
 /// Bytes of the heap that a shard at rest holds beside its definitions and lists of messages: connections, channels, consumers,
 /// and the capacity that tables and lists keep.
 pub const SHARD_HEAP_BYTES_MAX: usize = 256 << 10;
 /// The same when all clients and definitions are gone: capacity alone.
 pub const SHARD_HEAP_BYTES_LEFT_MAX: usize = 64 << 10;
+/// What each of the logs of a shard with a store has beside: groups that are filled, written and kept for later.
+pub const LOG_HEAP_BYTES_MAX: usize = 4 * GROUP_BYTES_MAX;
 /// What a broker with federation links has beside: stamps, and what it had allocated for dials that others have made.
 pub const FEDERATION_HEAP_BYTES_MAX: usize = 128 << 10;
 /// Bytes of the heap that the batches between two shards keep: messages and the bytes of small bodies.

@@ -21,7 +21,7 @@ usage: harrier-sim --seed N [--whole]          run one seed; if it fails, show t
        harrier-sim --seeds A..B [--threads N]  run the seeds from A to B, without B
        harrier-sim --seconds S [--from A] [--threads N]
                                                run seeds from A (0) for S seconds
-With --federation: several brokers, joined by links.";
+With --federation: several brokers, joined by links. With --durable: one broker with a store, which crashes.";
 
 /// The exit status that a shell expects of a program that Ctrl-C stopped.
 const INTERRUPTED: u8 = 130;
@@ -30,8 +30,16 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let get = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
     let number = |name: &str| get(name).map(|text| text.parse::<u64>());
-    let is_federation = args.iter().any(|arg| arg == "--federation");
-    let mode = if is_federation { Mode::Federation } else { Mode::Features };
+    let has = |name: &str| args.iter().any(|arg| arg == name);
+    let mode = match (has("--federation"), has("--durable")) {
+        (false, false) => Mode::Features,
+        (false, true) => Mode::Durable,
+        (true, false) => Mode::Federation,
+        (true, true) => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         hook(info);
@@ -48,10 +56,7 @@ fn main() -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = number("--threads").unwrap_or(Ok(cores as u64));
     match (number("--seed"), range, number("--seconds"), number("--from").unwrap_or(Ok(0)), threads) {
-        (Some(Ok(seed)), None, None, ..) => {
-            let whole = args.iter().any(|arg| arg == "--whole");
-            run_one(mode, seed, whole)
-        }
+        (Some(Ok(seed)), None, None, ..) => run_one(mode, seed, has("--whole")),
         (None, Some(seeds), None, _, Ok(threads)) => {
             run_many(&SeedPlan { mode, seeds, time: None, threads: threads as usize })
         }

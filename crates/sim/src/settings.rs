@@ -1,11 +1,11 @@
 //! The settings of a run, drawn from its seed before it begins.
 //!
-//! Two kinds of runs share one world. A run of [`Mode::Features`] has one broker and clients that use every feature of
-//! queues; a run of [`Mode::Federation`] has several brokers with links between them. Both are drawn in a fixed order,
-//! because the results of known seeds depend on it.
+//! Three kinds of runs share one world. A run of [`Mode::Features`] has one broker and clients that use every feature of
+//! queues; in one of [`Mode::Durable`] that broker has a store, and crashes; a run of [`Mode::Federation`] has several
+//! brokers with links between them. All are drawn in a fixed order, because the results of known seeds depend on it.
 
 use crate::broker_limits::BrokerLimits;
-use crate::features::FeatureSettings;
+use crate::features::{DurableSettings, FeatureSettings};
 use crate::federation::FederationSettings;
 use std::fmt::{self, Display, Formatter};
 
@@ -14,6 +14,8 @@ use std::fmt::{self, Display, Formatter};
 pub enum Mode {
     /// One broker; clients use every feature of its queues.
     Features,
+    /// The same with a durable store, whose broker crashes and starts again.
+    Durable,
     /// Several brokers, joined by federation links.
     Federation,
 }
@@ -23,6 +25,7 @@ impl Mode {
     pub fn option(self) -> &'static str {
         match self {
             Mode::Features => "",
+            Mode::Durable => "--durable ",
             Mode::Federation => "--federation ",
         }
     }
@@ -104,6 +107,7 @@ impl Settings {
     pub fn of(mode: Mode, seed: u64) -> Self {
         match mode {
             Mode::Features => FeatureSettings::draw(seed),
+            Mode::Durable => FeatureSettings::draw_durable(seed),
             Mode::Federation => FederationSettings::draw(seed),
         }
     }
@@ -111,8 +115,17 @@ impl Settings {
     /// What the run exercises.
     pub fn mode(&self) -> Mode {
         match self.workload {
+            WorkloadSettings::Features(FeatureSettings { durable: Some(_), .. }) => Mode::Durable,
             WorkloadSettings::Features(_) => Mode::Features,
             WorkloadSettings::Federation(_) => Mode::Federation,
+        }
+    }
+
+    /// What a store adds, if brokers have one.
+    pub fn durable(&self) -> Option<DurableSettings> {
+        match &self.workload {
+            WorkloadSettings::Features(features) => features.durable,
+            WorkloadSettings::Federation(_) => None,
         }
     }
 
@@ -133,6 +146,9 @@ impl Display for Settings {
                 let (clients, steps) = (features.clients, features.steps);
                 let shards = self.shards.iter().sum::<u16>();
                 writeln!(f, "{shards} shards, {clients} clients, {steps} steps, consumer timeout {timeout_ms} ms")?;
+                if let Some(durable) = &features.durable {
+                    writeln!(f, "{durable}")?;
+                }
                 write!(f, "switches: {}", features.switches)
             }
             WorkloadSettings::Federation(federation) => {

@@ -2,11 +2,14 @@
 //!
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
+use crate::broker_disks::{BrokerDisks, CrashKind};
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
-use crate::limits::MAILBOX_HEAP_BYTES_MAX;
+use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
+use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use disk::DiskFaults;
 use link::Link;
 use link::sim::{SimConnection, SimCut, SimLink, SimSide, SplitMix64};
 use session::Greeting;
@@ -59,8 +62,10 @@ pub struct SimulatedBrokerOptions {
     /// The number of its shards.
     pub shards: u16,
     pub limits: BrokerLimits,
-    /// When it begins.
-    pub now: Instant,
+    /// When its time begins.
+    pub epoch: Instant,
+    /// The faults of its disks, if it has a store.
+    pub disk_faults: Option<DiskFaults>,
 }
 
 /// A broker: everything but its clients.
@@ -78,20 +83,74 @@ pub struct SimulatedBroker {
     pub lives: u32,
     /// What its code has allocated.
     heap: BrokerHeap,
+    /// What its store is on.
+    disks: Option<BrokerDisks>,
+    /// What the contents of its disks took when this life began.
+    disks_heap_bytes: isize,
+    epoch: Instant,
 }
 
 impl SimulatedBroker {
-    /// A broker without connections.
+    /// A broker without connections. Its disks are empty, if it has a store.
     pub fn new(options: &SimulatedBrokerOptions) -> Self {
-        let mut heap = BrokerHeap::default();
-        let (shards, shared) = heap.measure(|| Self::shards(options));
-        heap.mark_empty(shards.iter().map(|node| node.shard.broker().catalog().bytes()).sum());
-        SimulatedBroker { shards, connections: Vec::new(), shared, ticks: 0, is_up: true, lives: 1, heap }
+        let disks = options.disk_faults.map(|faults| BrokerDisks::new(options.seed, options.shards, faults));
+        Self::with_disks(options, disks, options.epoch).expect("there is nothing that could not be recovered")
     }
 
-    fn shards(options: &SimulatedBrokerOptions) -> (Vec<SimulatedShard>, Arc<SharedState>) {
+    /// A broker without connections, with what its disks have. `Err` says why that cannot be recovered.
+    fn with_disks(options: &SimulatedBrokerOptions, disks: Option<BrokerDisks>, now: Instant) -> Result<Self, String> {
+        let mut heap = BrokerHeap::default();
+        let disks_heap_bytes = disks.as_ref().map_or(0, BrokerDisks::heap_bytes);
+        let (shards, shared) = heap.measure(|| Self::shards(options, disks.as_ref(), now))?;
+        heap.mark_empty(shards.iter().map(|node| node.shard.broker().catalog().bytes()).sum());
+        Ok(SimulatedBroker {
+            shards,
+            connections: Vec::new(),
+            shared,
+            ticks: 0,
+            is_up: true,
+            lives: 1,
+            heap,
+            disks,
+            disks_heap_bytes,
+            epoch: options.epoch,
+        })
+    }
+
+    fn empty_catalog(options: &SimulatedBrokerOptions) -> Catalog {
+        Catalog::new(CatalogLimits {
+            hash_seed: options.seed,
+            // Delivery limits come with the other types of queues.
+            queue_types_as_classic: true,
+            ..CatalogLimits::default()
+        })
+    }
+
+    /// What a new broker begins with.
+    fn first_definitions() -> Vec<Definition> {
+        let (vhost, user) = (Name::from("/"), Name::from("guest"));
+        vec![
+            Definition::CreateVhost { name: vhost.clone() },
+            Definition::PutUser {
+                name: user.clone(),
+                password: Password::plain("guest"),
+                tags: vec![],
+                loopback_only: true,
+            },
+            Definition::SetPermission { user, vhost, permission: Permission::all() },
+        ]
+    }
+
+    fn shards(
+        options: &SimulatedBrokerOptions,
+        disks: Option<&BrokerDisks>,
+        now: Instant,
+    ) -> Result<(Vec<SimulatedShard>, Arc<SharedState>), String> {
+        let recovered = disks.map(|disks| recover_catalog(disks, Self::empty_catalog(options))).transpose()?;
+        let stored = recovered.as_ref().and_then(|recovered| recovered.definitions.clone());
+        let definitions = stored.unwrap_or_else(Self::first_definitions);
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
-        let (now, epoch_unix_s) = (options.now, 1_000_000_000);
+        let (epoch, epoch_unix_s) = (options.epoch, 1_000_000_000);
         let shared = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
         let wake_flags: Vec<_> = (0..options.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
         let wakers: Vec<_> =
@@ -105,25 +164,9 @@ impl SimulatedBroker {
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
         let nodes = Mailbox::connect(&wakers).into_iter().zip(wakers).zip(wake_flags).zip(0..options.shards);
         let nodes = nodes.map(|(((mailbox, waker), woken), id)| {
-            let mut catalog = Catalog::new(CatalogLimits {
-                hash_seed: options.seed,
-                // Delivery limits come with the other types of queues.
-                queue_types_as_classic: true,
-                ..CatalogLimits::default()
-            });
-            let (vhost, user) = (Name::from("/"), Name::from("guest"));
-            let definitions = [
-                Definition::CreateVhost { name: vhost.clone() },
-                Definition::PutUser {
-                    name: user.clone(),
-                    password: Password::plain("guest"),
-                    tags: vec![],
-                    loopback_only: true,
-                },
-                Definition::SetPermission { user, vhost, permission: Permission::all() },
-            ];
+            let mut catalog = Self::empty_catalog(options);
             for definition in &definitions {
-                catalog.execute(definition).expect("a fresh catalog takes its first definitions");
+                catalog.execute(definition).expect("a fresh catalog takes what another one took");
             }
             let shard = ShardId(id);
             let pool = Pool::new(PoolOptions::default());
@@ -143,7 +186,7 @@ impl SimulatedBroker {
                 rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
                 greeting: Arc::clone(&greeting),
                 login_timeout: Duration::from_secs(10),
-                epoch: now,
+                epoch,
                 epoch_unix_us: 0,
                 cluster_name: options.name.clone(),
             };
@@ -153,7 +196,11 @@ impl SimulatedBroker {
             let shard = Shard::new(shard_options, broker, effects, Arc::clone(&shared));
             SimulatedShard { shard, pool, waker, woken, awake: true, until: None }
         });
-        (nodes.collect(), shared)
+        let mut nodes: Vec<_> = nodes.collect();
+        if let (Some(disks), Some(recovered)) = (disks, &recovered) {
+            attach(nodes.iter_mut().map(|node| &mut node.shard), disks, recovered, now)?;
+        }
+        Ok((nodes, shared))
     }
 
     /// Accepts a connection, and returns the index of the broker's end.
@@ -215,6 +262,28 @@ impl SimulatedBroker {
         *self = SimulatedBroker { ticks, lives, is_up: false, ..SimulatedBroker::new(options) };
     }
 
+    /// It loses its power or is killed: what its disks have is all that it keeps.
+    pub fn crash(&mut self, kind: CrashKind) {
+        self.is_up = false;
+        // The shards end before their disks are told: a process that is gone asks for nothing.
+        self.connections.clear();
+        self.shards.clear();
+        self.disks.iter().for_each(|disks| disks.crash(kind));
+    }
+
+    /// It starts again after a crash. `Err` says why it cannot.
+    pub fn restart(&mut self, options: &SimulatedBrokerOptions, now: Instant) -> Result<(), String> {
+        let (ticks, lives, disks) = (self.ticks, self.lives + 1, self.disks.take());
+        let life = SimulatedBroker::with_disks(options, disks, now)?;
+        *self = SimulatedBroker { ticks, lives, ..life };
+        Ok(())
+    }
+
+    /// Whether its disks have something to do.
+    pub fn has_disk_requests(&self) -> bool {
+        self.disks.as_ref().is_some_and(BrokerDisks::has_requests)
+    }
+
     /// Its process is started again.
     pub fn start(&mut self) {
         self.is_up = true;
@@ -236,6 +305,9 @@ impl SimulatedBroker {
                 let (readable, writable, closed) = (edges.readable, edges.writable, edges.closed);
                 self.heap.measure(|| shard.on_readiness(connection.slot, readable, writable, closed));
             }
+        }
+        if let Some(disks) = &self.disks {
+            has_edges |= disks.set_now(index, now.saturating_duration_since(self.epoch).as_micros() as u64);
         }
         let node = &mut self.shards[index];
         let was_woken = node.woken.swap(false, Ordering::Relaxed);
@@ -277,13 +349,16 @@ impl SimulatedBroker {
         let buffers = self.connections.iter().map(|one| one.cable.outbound_heap_bytes(one.side));
         let brokers = self.shards.iter().map(|node| node.shard.broker());
         let account = brokers.map(|broker| broker.catalog().bytes() + broker.list_overhead_bytes());
-        self.heap.held_bytes() - buffers.sum::<isize>() - account.sum::<usize>() as isize
+        let disks = self.disks.as_ref().map_or(0, |disks| disks.heap_bytes() - self.disks_heap_bytes);
+        self.heap.held_bytes() - disks - buffers.sum::<isize>() - account.sum::<usize>() as isize
     }
 
     /// What is wrong if its heap is more than it accounts for, and so many bytes for each shard, and what keeps them busy.
     pub fn excess_heap(&self, shard_bytes_max: usize) -> Option<String> {
         let shards = self.shards.len();
-        let bytes_max = shards * shard_bytes_max + shards * (shards - 1) * MAILBOX_HEAP_BYTES_MAX;
+        let logs = self.disks.as_ref().map_or(0, BrokerDisks::count);
+        let logs_bytes_max = logs * LOG_HEAP_BYTES_MAX;
+        let bytes_max = shards * shard_bytes_max + shards * (shards - 1) * MAILBOX_HEAP_BYTES_MAX + logs_bytes_max;
         let bytes = self.unaccounted_bytes();
         let is_excess = usize::try_from(bytes).is_ok_and(|bytes| bytes > bytes_max);
         is_excess.then(|| format!("{bytes} bytes of the heap that nothing accounts for, of {bytes_max}"))

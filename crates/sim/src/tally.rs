@@ -61,6 +61,10 @@ pub struct Tally {
     pub stops: u64,
     /// Routes removed under load.
     pub reroutes: u64,
+    /// Times a broker with a store crashed.
+    pub crashes: u64,
+    /// Deliveries of messages that were published before a crash.
+    pub recovered: u64,
     /// Ticks of shards.
     pub ticks: u64,
     /// A digest of every event that clients received: the same for the same seed.
@@ -80,7 +84,7 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes ticks
+            forced stops reroutes crashes recovered ticks
         }
     }
 }
@@ -106,6 +110,9 @@ impl Display for Tally {
                  {silences} silent; {} with forced paths; ",
                 self.forced
             )?;
+        }
+        if self.crashes > 0 {
+            write!(f, "{} crashes, {} deliveries of what was published before; ", self.crashes, self.recovered)?;
         }
         write!(f, "{} ticks; digest {:016x}", self.ticks, self.digest)
     }

@@ -2,6 +2,7 @@
 //!
 //! Everything is on one thread. The order of everything is drawn from [`SimulatedWorld::chance`], which the seed determines.
 
+use crate::broker_disks::CrashKind;
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientConnection;
 use crate::faults::Faults;
@@ -101,7 +102,14 @@ impl SimulatedWorld {
         let is_alone = self.settings.shards.len() == 1;
         let seed = if is_alone { self.settings.seed } else { self.chance.next_u64() };
         let (name, limits) = (self.settings.broker_name(broker).into(), self.settings.limits);
-        SimulatedBrokerOptions { name, seed, shards: self.settings.shards[broker], limits, now: self.clock.now }
+        let shards = self.settings.shards[broker];
+        let Some(durable) = self.settings.durable() else {
+            return SimulatedBrokerOptions { name, seed, shards, limits, epoch: self.clock.now, disk_faults: None };
+        };
+        // Times of stored messages mean the same in all its lives, and names that it makes are never made again.
+        let life = self.brokers.get(broker).map_or(0, |broker| u64::from(broker.lives));
+        let (epoch, disk_faults) = (self.clock.start, Some(durable.disk_faults()));
+        SimulatedBrokerOptions { name, seed: seed ^ life << 48, shards, limits, epoch, disk_faults }
     }
 
     /// A number that nothing else in this run has.
@@ -206,6 +214,21 @@ impl SimulatedWorld {
         self.brokers[broker].replace(&options);
         self.links.forget_broker(broker);
         self.trace.note(|| format!("broker {broker} is stopped"));
+    }
+
+    /// A broker with a store crashes, and nobody is connected any more. It starts again after some time.
+    pub fn crash_broker(&mut self, broker: usize, kind: CrashKind, down_us: u64) {
+        self.tally.crashes += 1;
+        self.trace.note(|| format!("broker {broker} crashes: {kind:?}"));
+        self.brokers[broker].reset_connections();
+        self.clients.retain(|client| client.broker != broker);
+        self.brokers[broker].crash(kind);
+        self.pass(down_us);
+        let options = self.broker_options(broker);
+        match self.brokers[broker].restart(&options, self.clock.now) {
+            Ok(()) => self.trace.note(|| format!("broker {broker} has recovered")),
+            Err(why) => self.trace.fail(format!("broker {broker} cannot start again: {why}")),
+        }
     }
 
     /// Starts a broker that was stopped.

@@ -150,7 +150,8 @@ impl ClientTurn<'_> {
         } as usize;
         let (priority, expiration_ms) = self.generator().priority_and_expiration();
         let further_keys = self.generator().further_keys();
-        let delivery_mode = self.world.chance.permille(500).then_some(2);
+        let persistent_permille = self.settings.durable.map_or(500, |durable| durable.message_permille);
+        let delivery_mode = self.world.chance.permille(persistent_permille).then_some(2);
         let with = |further_keys: &[&[String]], bare: bool| {
             properties(headers, further_keys, bare, delivery_mode, priority, expiration_ms)
         };
@@ -182,6 +183,7 @@ impl ClientTurn<'_> {
             returned: false,
             period,
             declined: false,
+            persistent: delivery_mode == Some(2),
             priority,
             expiration_us: expiration_ms.map(|ms| ms * 1_000),
             sent_us: self.world.clock.us(),

@@ -237,6 +237,10 @@ impl EventHandler<'_> {
             }
             (&ClientRequest::Purge(queue), BrokerReply::Purged) => {
                 let newest = self.model.newest();
+                let mut channels = self.world.clients.iter().flat_map(|client| &client.channels);
+                if !channels.any(|channel| channel.may_receive_from(queue)) {
+                    self.model.purge(queue, pending.sent);
+                }
                 let known = &mut self.model.queues[queue];
                 known.forgiven = known.forgiven.max(newest);
             }

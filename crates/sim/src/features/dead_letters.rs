@@ -247,6 +247,8 @@ impl DeliveryChecker<'_> {
             if !is_fair {
                 return Err(format!("{} had no reason to dead-letter it for '{reason}'", known.name));
             }
+            // What the queue had not stored of it before a crash may have come again.
+            let delivery = delivery.filter(|_| !self.model.is_before_crash(copy));
             if let Some(delivery) = delivery {
                 if delivery.settled == SettlementProgress::Proven && !delivery.rejected {
                     return Err(format!("it was settled in {}", known.name));
@@ -264,12 +266,14 @@ impl DeliveryChecker<'_> {
     /// The delivery count of a message is within the limit, and no count is delivery twice, although deliveries may overtake each
     /// other.
     pub fn check_returns(&mut self, queue: usize, copy: u64, returns: i64, flag: bool) -> Result<(), String> {
+        let is_before_crash = self.model.is_before_crash(copy);
         let known = &mut self.model.queues[queue];
         let Some(limit) = known.traits.delivery_limit else { return Ok(()) };
         if !(0..=i64::from(limit)).contains(&returns) {
             return Err(format!("it was returned {returns} times, and the limit is {limit}"));
         }
-        if (returns > 0) != flag {
+        // A crash is no return, and yet the message is redelivered.
+        if (returns > 0) != flag && !(is_before_crash && flag) {
             return Err(format!("it was returned {returns} times, and is flagged: {flag}"));
         }
         let (delivery, bit) = (known.deliveries.entry(copy).or_default(), 1 << returns);

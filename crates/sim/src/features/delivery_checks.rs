@@ -76,6 +76,7 @@ impl DeliveryChecker<'_> {
         let now = self.model.tick();
         self.world.tally.delivered += 1;
         self.world.tally.redelivered += u64::from(received.redelivered);
+        self.world.tally.recovered += u64::from(self.model.is_before_crash(id));
         let one = &self.world.clients[client].channels[channel];
         let (uid, name) = (one.uid, self.model.queues[queue].name.clone());
         let flag = if received.redelivered { "!" } else { "" };
@@ -106,6 +107,9 @@ impl DeliveryChecker<'_> {
             if self.model.is_refused_by(queue, id) {
                 return self.world.trace.fail(format!("message {id} was delivered by {name}, which had refused it"));
             }
+        }
+        if let Err(what) = self.model.check_survival(queue, id) {
+            return self.world.trace.fail(what);
         }
         let stream = match recipient {
             Recipient::Consumer(at) => self.world.clients[client].channels[channel].consumers[at].uid << 1,
@@ -159,6 +163,13 @@ impl DeliveryChecker<'_> {
         let delivery = known.deliveries.entry(id).or_default();
         let (times, settled, holder) = (delivery.times, delivery.settled, delivery.holder);
         delivery.times += 1;
+        if !self.model.is_original(id) && self.model.is_before_crash(id) {
+            // A queue may dead-letter again what it had not stored as dead-lettered: at least once.
+            return None;
+        }
+        if self.model.queues[queue].survival.is_purged(id) {
+            return Some(format!("message {id} was delivered by {name} after it was purged"));
+        }
         if times > 0 && !redelivered {
             return Some(format!("message {id} was delivered by {name} again, without the flag"));
         }

@@ -215,14 +215,20 @@ impl FeatureWorkload {
     /// Every message that the broker confirmed and nobody received must have been drained.
     fn check_owed(&mut self, world: &mut SimulatedWorld) {
         let now = self.model.now;
-        let mut missing = Vec::new();
-        for (at, queue) in self.model.queues.iter().enumerate() {
-            if queue.life.surely_spans(now, now) && queue.owner.is_none() && !queue.may_lose_messages {
-                let owed = queue.owed.iter().filter(|&&id| number_of(id) > queue.forgiven);
-                missing.extend(owed.map(|&id| (at, id)));
-            }
-        }
-        let lost = missing.into_iter().find(|&(at, id)| !is_excused(world, &mut self.model, at, id));
+        let must_deliver = |at: usize, id: u64| {
+            let queue = &self.model.queues[at];
+            let is_there = queue.life.surely_spans(now, now) && queue.owner.is_none() && !queue.may_lose_messages;
+            is_there && number_of(id) > queue.forgiven
+        };
+        let owed =
+            self.model.queues.iter().enumerate().flat_map(|(at, queue)| queue.owed.iter().map(move |&id| (at, id)));
+        let missing: Vec<_> = owed.filter(|&(at, id)| must_deliver(at, id)).collect();
+        let mut alternatives = self.model.pending_alternatives();
+        alternatives.retain(|both| both.iter().all(|&(at, id)| must_deliver(at, id)));
+        let mut is_missing = |(at, id): (usize, u64)| !is_excused(world, &mut self.model, at, id);
+        let lost = missing.into_iter().find(|&one| is_missing(one));
+        let lost =
+            lost.or_else(|| Some(alternatives.into_iter().find(|both| both.iter().all(|&one| is_missing(one)))?[0]));
         if let Some((at, id)) = lost {
             world.trace.fail(format!("message {id} is lost: {} never delivered it", self.model.queues[at].name));
         }

@@ -1,5 +1,6 @@
 //! The settings of a run on one broker: how long it is, what its clients do and how often.
 
+use super::durable_settings::DurableSettings;
 use super::swarm::Switches;
 use crate::broker_limits::{AMPLE_MEMORY_BYTES, AMPLE_OUTPUT_BYTES, AMPLE_QUEUE_BYTES, BrokerLimits};
 use crate::limits::{REST_QUIET_ROUNDS, REST_QUIET_STEP_US};
@@ -26,9 +27,20 @@ pub struct FeatureSettings {
     pub switches: Switches,
     /// Whether the other clients are still connected when the final drain begins.
     pub drain_beside: bool,
+    /// Whether the broker has a store, and how often it crashes.
+    pub durable: Option<DurableSettings>,
 }
 
 impl FeatureSettings {
+    /// The settings of a seed with a store: those without, and what the store adds.
+    pub fn draw_durable(seed: u64) -> Settings {
+        let mut settings = FeatureSettings::draw(seed);
+        if let WorkloadSettings::Features(features) = &mut settings.workload {
+            features.durable = Some(DurableSettings::draw(seed));
+        }
+        settings
+    }
+
     /// The settings of a seed.
     pub fn draw(seed: u64) -> Settings {
         let mut chance = SplitMix64::new(seed ^ 0x5EED);
@@ -53,8 +65,16 @@ impl FeatureSettings {
         // Every rest is longer than the longest timeout, so that the timeout ends within it.
         let consumer_timeout_ms = if chance.permille(120) { chance.between(5, 150) } else { 0 };
         let switches = Switches::of(&mut SplitMix64::new(seed ^ 0xFEA7));
-        let workload =
-            FeatureSettings { clients, steps, large_bodies, publish_permille, settle_permille, switches, drain_beside };
+        let workload = FeatureSettings {
+            clients,
+            steps,
+            large_bodies,
+            publish_permille,
+            settle_permille,
+            switches,
+            drain_beside,
+            durable: None,
+        };
         // A quiet rest is long enough for a broker to close a connection that became silent.
         let heartbeat_us = u64::from(heartbeat_s) * 3_000_000 / u64::from(REST_QUIET_ROUNDS);
         Settings {
@@ -89,6 +109,14 @@ impl FeatureSettings {
 mod tests {
     use super::FeatureSettings;
     use crate::settings::Mode;
+
+    #[test]
+    fn a_store_changes_nothing_else_of_a_seed() {
+        let (plain, durable) = (FeatureSettings::draw(7), FeatureSettings::draw_durable(7));
+        assert_eq!((plain.mode(), durable.mode()), (Mode::Features, Mode::Durable));
+        assert_eq!(format!("{:?}", plain.limits), format!("{:?}", durable.limits));
+        assert_eq!((plain.shards, plain.faults.slow), (durable.shards, durable.faults.slow));
+    }
 
     #[test]
     fn seeds_draw_small_and_ample_limits_and_one_broker() {

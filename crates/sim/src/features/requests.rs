@@ -4,17 +4,14 @@
 
 use super::feature_settings::FeatureSettings;
 use super::queue_arguments::{Generator, LONG_MS};
-use super::shadow_model::{
-    BindingTarget, HEADER_NAMES, HeaderMatch, Lifetime, ModelTime, PublishOutcome, ShadowBinding, ShadowExchange,
-    ShadowExchangeType, ShadowModel, VOID,
-};
+use super::shadow_model::{ModelTime, PublishOutcome, ShadowModel};
 use super::swarm::{Feature, RequestChoice};
 use crate::commands;
 use crate::faults::Faults;
 use crate::limits::{CONSUMERS_MAX, QUEUES_MAX};
 use crate::simulated_client::{ChannelConsumer, ClientRequest, ConsumerState, PublishMode};
 use crate::world::SimulatedWorld;
-use wire::method::{basic, channel, confirm, exchange, queue, tx};
+use wire::method::{basic, channel, confirm, queue, tx};
 use wire::{Method, ShortStr, Table, TableRef, Value};
 
 fn short(text: &str) -> ShortStr<'_> {
@@ -125,11 +122,11 @@ impl RequestTurn<'_> {
         channel.await_reply(request, now);
     }
 
-    fn send<'a>(&mut self, method: impl Into<Method<'a>>) {
+    pub(super) fn send<'a>(&mut self, method: impl Into<Method<'a>>) {
         self.world.send(self.client, self.channel, method);
     }
 
-    fn generator(&mut self) -> Generator<'_> {
+    pub(super) fn generator(&mut self) -> Generator<'_> {
         Generator { model: self.model, switches: self.settings.switches, chance: &mut self.world.chance }
     }
 
@@ -179,7 +176,8 @@ impl RequestTurn<'_> {
         if traits.expires_soon {
             self.model.queues[queue].life.may_end(now);
         }
-        let durable = self.world.chance.permille(300);
+        let durable =
+            self.world.chance.permille(self.settings.durable.map_or(300, |durable| durable.definition_permille));
         let known = &mut self.model.queues[queue];
         (known.traits, known.arguments, known.durable) = (traits, table.clone(), durable);
         let name = if server_named { "" } else { &name };
@@ -234,127 +232,6 @@ impl RequestTurn<'_> {
         self.model.queues[queue].life.may_end(now);
         self.send(queue::Delete { if_unused, if_empty, ..commands::delete_queue(&name) });
         Some(ClientRequest::Delete(queue, if_unused || if_empty))
-    }
-
-    fn living_exchanges(&self) -> Vec<usize> {
-        let now = self.model.now;
-        (1..self.model.exchanges.len()).filter(|&at| self.model.is_exchange(at, now, now)).collect()
-    }
-
-    fn bind(&mut self, queue: usize) -> Option<ClientRequest> {
-        let exchanges = self.living_exchanges();
-        if exchanges.is_empty() {
-            return None;
-        }
-        let source = exchanges[self.world.chance.below(exchanges.len() as u64) as usize];
-        let target = if self.settings.switches.has(Feature::Chained, &mut self.world.chance) {
-            BindingTarget::Exchange(exchanges[self.world.chance.below(exchanges.len() as u64) as usize])
-        } else {
-            BindingTarget::Queue(queue)
-        };
-        let exchange_type = self.model.exchanges[source].exchange_type;
-        let key = match exchange_type {
-            ShadowExchangeType::Topic => self.generator().words(true),
-            _ => format!("k{}", self.world.chance.below(4)),
-        };
-        let headers = (exchange_type == ShadowExchangeType::Headers).then(|| {
-            let mut value = || [0, 0, 1, 1, 2, VOID][self.world.chance.below(6) as usize];
-            let (first, others) = (value(), [value(), value()]);
-            let [second, third] = others.map(|value| (self.world.chance.below(2) == 0).then_some(value));
-            let (any, with_x) = (self.world.chance.below(2) == 0, self.world.chance.below(2) == 0);
-            HeaderMatch { any, with_x, headers: [Some(first), second, third] }
-        });
-        let same = |binding: &ShadowBinding| {
-            (binding.source, binding.target, &binding.key, binding.headers) == (source, target, &key, headers)
-        };
-        let binding = match self.model.bindings.iter().position(same) {
-            Some(known) => known,
-            None => {
-                let binding = ShadowBinding { source, target, key, headers, lives: Vec::new(), locked: false };
-                self.model.bindings.push(binding);
-                self.model.bindings.len() - 1
-            }
-        };
-        let now = self.model.now;
-        let known = &mut self.model.bindings[binding];
-        if known.locked || known.lives.last().is_some_and(|life| life.ended.is_none()) {
-            return None;
-        }
-        known.locked = true;
-        known.lives.push(Lifetime::requested(now));
-        let life = known.lives.len() - 1;
-        self.change_binding(binding, true);
-        Some(ClientRequest::Bind(binding, life))
-    }
-
-    fn unbind(&mut self) -> Option<ClientRequest> {
-        let (now, uid) = (self.model.now, self.world.clients[self.client].uid);
-        let can = |binding: &ShadowBinding| {
-            let there = match binding.target {
-                BindingTarget::Queue(queue) => {
-                    let queue = &self.model.queues[queue];
-                    queue.life.surely_spans(now, now) && queue.owner.is_none_or(|owner| owner == uid)
-                }
-                BindingTarget::Exchange(exchange) => self.model.is_exchange(exchange, now, now),
-            };
-            there
-                && !binding.locked
-                && self.model.is_exchange(binding.source, now, now)
-                && binding.lives.last().is_some_and(|life| life.surely_spans(now, now))
-        };
-        let candidates: Vec<usize> =
-            (0..self.model.bindings.len()).filter(|&at| can(&self.model.bindings[at])).collect();
-        if candidates.is_empty() {
-            return None;
-        }
-        let binding = candidates[self.world.chance.below(candidates.len() as u64) as usize];
-        let known = &mut self.model.bindings[binding];
-        known.locked = true;
-        let life = known.lives.len() - 1;
-        known.lives[life].may_end(now);
-        self.change_binding(binding, false);
-        Some(ClientRequest::Unbind(binding, life))
-    }
-
-    fn change_binding(&mut self, binding: usize, binds: bool) {
-        let known = &self.model.bindings[binding];
-        let (key, target, source) = (known.key.clone(), known.target, known.source);
-        let mut table = Table::default();
-        if let Some(HeaderMatch { any, with_x, headers }) = known.headers {
-            let how = match (any, with_x) {
-                (false, false) => "all",
-                (true, false) => "any",
-                (false, true) => "all-with-x",
-                (true, true) => "any-with-x",
-            };
-            table = table.with("x-match", Value::text(how)).expect("a short name");
-            for (name, value) in HEADER_NAMES.into_iter().zip(headers) {
-                if let Some(value) = value {
-                    let value = if value == VOID { Value::Void } else { Value::I32(value.into()) };
-                    table = table.with(name, value).expect("a short name");
-                }
-            }
-        }
-        let bytes = table.to_bytes();
-        let arguments = TableRef::new(&bytes);
-        let (from, to) = (self.model.exchanges[source].name.clone(), self.name_of(target).to_owned());
-        let (routing_key, no_wait) = (short(&key), false);
-        match (target, binds) {
-            (BindingTarget::Queue(_), true) => {
-                self.send(queue::Bind { arguments, ..commands::bind_queue(&to, &from, &key) });
-            }
-            (BindingTarget::Queue(_), false) => {
-                self.send(queue::Unbind { arguments, ..commands::unbind_queue(&to, &from, &key) });
-            }
-            (BindingTarget::Exchange(_), true) => {
-                let (destination, source) = (short(&to), short(&from));
-                self.send(exchange::Bind { destination, source, routing_key, no_wait, arguments });
-            }
-            (BindingTarget::Exchange(_), false) => {
-                let (destination, source) = (short(&to), short(&from));
-                self.send(exchange::Unbind { destination, source, routing_key, no_wait, arguments });
-            }
-        }
     }
 
     fn get(&mut self, queue: usize) -> ClientRequest {
@@ -445,46 +322,6 @@ impl RequestTurn<'_> {
         Some(ClientRequest::Recover)
     }
 
-    pub fn declare_exchange(&mut self) -> ClientRequest {
-        let uid = self.world.uid();
-        let (exchange_type, word) = [
-            (ShadowExchangeType::Direct, "direct"),
-            (ShadowExchangeType::Fanout, "fanout"),
-            (ShadowExchangeType::Topic, "topic"),
-            (ShadowExchangeType::Headers, "headers"),
-        ][self.world.chance.below(4) as usize];
-        let exchanges = self.living_exchanges();
-        let alternate = (!exchanges.is_empty()
-            && self.settings.switches.has(Feature::Alternates, &mut self.world.chance))
-        .then(|| exchanges[self.world.chance.below(exchanges.len() as u64) as usize]);
-        let auto_delete = self.settings.switches.has(Feature::ExchangeAutoDelete, &mut self.world.chance);
-        let mut table = Table::default();
-        if let Some(alternate) = alternate {
-            let name = self.model.exchanges[alternate].name.clone().into_bytes();
-            table = table.with("alternate-exchange", Value::LongStr(name.into())).expect("a short name");
-        }
-        let (name, bytes) = (format!("x{uid}"), table.to_bytes());
-        let arguments = TableRef::new(&bytes);
-        let declare = exchange::Declare { auto_delete, arguments, ..commands::declare_exchange(&name, word) };
-        self.send(declare);
-        let life = Lifetime::requested(self.model.now);
-        self.model.exchanges.push(ShadowExchange { name, exchange_type, alternate, auto_delete, life });
-        ClientRequest::DeclareExchange(self.model.exchanges.len() - 1)
-    }
-
-    fn delete_exchange(&mut self) -> Option<ClientRequest> {
-        let exchanges = self.living_exchanges();
-        if exchanges.len() < 5 {
-            return None;
-        }
-        let gone = exchanges[self.world.chance.below(exchanges.len() as u64) as usize];
-        let now = self.model.now;
-        self.model.exchanges[gone].life.may_end(now);
-        let name = self.model.exchanges[gone].name.clone();
-        self.send(commands::delete_exchange(&name));
-        Some(ClientRequest::DeleteExchange(gone))
-    }
-
     fn transact(&mut self) -> Option<ClientRequest> {
         let one = &self.world.clients[self.client].channels[self.channel];
         match one.mode {
@@ -539,13 +376,5 @@ impl RequestTurn<'_> {
             }
         }
         self.send(tx::Rollback {});
-    }
-
-    /// The name of a binding's destination.
-    fn name_of(&self, target: BindingTarget) -> &str {
-        match target {
-            BindingTarget::Queue(queue) => &self.model.queues[queue].name,
-            BindingTarget::Exchange(exchange) => &self.model.exchanges[exchange].name,
-        }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::dead_letters::DeadLetterPaths;
 use super::queue_arguments::QueueTraits;
+use super::survival::{InterruptedCommit, QueueSurvival, StoredDelivery};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wire::Table;
 
@@ -66,6 +67,8 @@ pub struct ShadowExchange {
     pub alternate: Option<usize>,
     /// It is deleted with the last binding from it.
     pub auto_delete: bool,
+    /// It was declared durable.
+    pub durable: bool,
     pub life: Lifetime,
 }
 
@@ -156,6 +159,8 @@ pub struct ShadowMessage {
     pub period: u32,
     /// A full queue refused it.
     pub declined: bool,
+    /// Its delivery mode says so.
+    pub persistent: bool,
     pub priority: Option<u8>,
     pub expiration_us: Option<u64>,
     /// When it was sent, in simulated time.
@@ -185,6 +190,8 @@ pub struct DeliveryState {
     pub rejected: bool,
     /// The delivery counts that were seen, one bit each, if the queue counts returns.
     pub returns: u64,
+    /// What of this the broker had written to its store at the last rest.
+    pub stored: StoredDelivery,
 }
 
 pub struct ShadowQueue {
@@ -225,6 +232,8 @@ pub struct ShadowQueue {
     pub sent_below: BTreeMap<(u64, u8), ModelTime>,
     /// The consumer and the channel of its last delivery.
     pub served: Option<(u64, u32)>,
+    /// What of it a restart leaves.
+    pub survival: QueueSurvival,
 }
 
 impl ShadowQueue {
@@ -254,6 +263,10 @@ pub struct ShadowModel {
     pub paths: DeadLetterPaths,
     /// No limit ever blocks publishers.
     pub has_ample_limits: bool,
+    /// When the broker last crashed; zero if it never did.
+    pub crashed: ModelTime,
+    /// Commits of which a crash has left all or nothing; nobody knows which.
+    pub commits: Vec<InterruptedCommit>,
 }
 
 impl ShadowModel {
@@ -265,6 +278,7 @@ impl ShadowModel {
             exchange_type: ShadowExchangeType::Default,
             alternate: None,
             auto_delete: false,
+            durable: true,
             life,
         };
         ShadowModel {
@@ -277,6 +291,8 @@ impl ShadowModel {
             messages: BTreeMap::new(),
             paths: DeadLetterPaths::default(),
             has_ample_limits,
+            crashed: 0,
+            commits: Vec::new(),
         }
     }
 
@@ -314,6 +330,7 @@ impl ShadowModel {
             had_unseen_deliveries: false,
             sent_below: BTreeMap::new(),
             served: None,
+            survival: QueueSurvival::default(),
         });
         self.queues.len() - 1
     }
@@ -455,6 +472,7 @@ impl ShadowMessage {
             returned: false,
             period: 0,
             declined: false,
+            persistent: false,
             priority: None,
             expiration_us: None,
             sent_us: 0,

@@ -1,0 +1,316 @@
+//! What a crash of the broker leaves, as far as its store promised it: definitions, and the messages of durable queues.
+//!
+//! A promise is an answer that only durable data has: a publisher confirm, `commit-ok`, the answer to a definition. Beyond
+//! answers, what was done before a rest is durable, because a rest is longer than the store ever waits.
+
+use super::dead_letters::number_of;
+use super::shadow_model::{
+    BindingTarget, DeliveryState, Lifetime, ModelTime, PublishOutcome, SettlementProgress, ShadowModel, ShadowQueue,
+};
+use std::collections::BTreeSet;
+
+/// Whether a message is in its queue after a crash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survival {
+    /// It must be: the store had promised it, and nobody has settled it.
+    There,
+    /// It may be: no answer says that it, or its end, is durable.
+    Possible,
+    /// It must not be: it is transient, was never published, or its end is durable.
+    Gone,
+}
+
+/// What the broker had stored of the deliveries of a message, at the last rest.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StoredDelivery {
+    /// It was handed out: it is redelivered from then on.
+    pub is_marked: bool,
+    /// It was settled.
+    pub is_settled: bool,
+    /// The highest delivery count that was seen.
+    pub returns: u32,
+}
+
+/// What a crash leaves of a queue's messages.
+#[derive(Default)]
+pub struct QueueSurvival {
+    /// The dead letters that the queue owed at the last rest.
+    stored_copies: BTreeSet<u64>,
+    /// Dead letters that the queue owes unless what they were before comes again: the broker may not have stored that it was
+    /// rejected.
+    alternatives: BTreeSet<u64>,
+    /// Messages that came again after the last crash.
+    returned: BTreeSet<u64>,
+    /// Messages that were purged since the last rest, and the client knows it. A crash may undo that (decision 0039).
+    purged: BTreeSet<u64>,
+    /// Those that had been purged at the last rest.
+    stored_purged: BTreeSet<u64>,
+}
+
+impl QueueSurvival {
+    /// Whether the queue has been purged of a message.
+    pub fn is_purged(&self, id: u64) -> bool {
+        self.purged.contains(&id) || self.stored_purged.contains(&id)
+    }
+}
+
+/// A commit that was under way on the only shard when the broker crashed: all of it is durable, or nothing.
+pub struct InterruptedCommit {
+    pub publishes: Vec<u64>,
+    /// The queue and the message of each acknowledgement.
+    pub acknowledged: Vec<(usize, u64)>,
+}
+
+impl ShadowQueue {
+    /// Whether a crash leaves it, if it exists.
+    pub fn is_stored(&self) -> bool {
+        self.durable && self.owner.is_none()
+    }
+}
+
+impl DeliveryState {
+    /// The broker is at rest: everything that it wants to store is durable.
+    fn on_rest(&mut self) {
+        self.stored = StoredDelivery {
+            is_marked: self.times > 0,
+            is_settled: self.settled == SettlementProgress::Proven,
+            returns: self.returns.checked_ilog2().unwrap_or(0),
+        };
+    }
+
+    /// The broker crashes, and its queue survives.
+    fn on_crash(&mut self) {
+        self.holder = None;
+        if self.settled == SettlementProgress::Proven && !self.stored.is_settled {
+            self.settled = SettlementProgress::None;
+        }
+        if !self.stored.is_marked {
+            // It may come again as if for the first time.
+            self.times = 0;
+        }
+        // A delivery that nobody returned has no higher count when it comes again.
+        self.returns = (1 << self.stored.returns) - 1;
+    }
+}
+
+impl ShadowModel {
+    /// Whether a message, or a dead letter of it, is in a queue when the broker starts again after a crash now.
+    pub fn survival(&self, queue: usize, copy: u64) -> Survival {
+        let known = &self.queues[queue];
+        let message = &self.messages[&number_of(copy)];
+        let is_published = !matches!(message.outcome, PublishOutcome::Staged | PublishOutcome::Never);
+        if !known.is_stored() || !message.persistent || !is_published {
+            return Survival::Gone;
+        }
+        let delivery = known.deliveries.get(&copy);
+        if delivery.is_some_and(|delivery| delivery.settled == SettlementProgress::Proven && delivery.stored.is_settled)
+        {
+            return Survival::Gone;
+        }
+        if known.owed.contains(&copy) && self.is_promised(queue, copy) { Survival::There } else { Survival::Possible }
+    }
+
+    /// Whether the broker has said that a message is durable, or was at rest with it.
+    fn is_promised(&self, queue: usize, copy: u64) -> bool {
+        if !self.is_original(copy) {
+            return self.queues[queue].survival.stored_copies.contains(&copy);
+        }
+        let message = &self.messages[&copy];
+        let was_at_rest = message.routed.is_some_and(|routed| routed < self.rested);
+        message.accepted.is_some() || (message.outcome == PublishOutcome::Safe && was_at_rest)
+    }
+
+    /// A purge that was requested then is answered, and nobody receives messages of the queue: those that were in it are gone
+    /// for good, if nobody can have received and returned them.
+    pub fn purge(&mut self, queue: usize, requested: ModelTime) {
+        let known = &self.queues[queue];
+        if known.had_unseen_deliveries || known.departed.is_some() {
+            return;
+        }
+        let is_purged = |id: &u64| {
+            let was_there = || self.messages[id].routed.is_some_and(|routed| routed < requested);
+            self.is_original(*id) && !known.deliveries.contains_key(id) && was_there()
+        };
+        let purged: Vec<u64> = known.owed.iter().copied().filter(is_purged).collect();
+        self.queues[queue].survival.purged.extend(purged);
+    }
+
+    /// At rest: what was done until now is durable.
+    pub fn store_at_rest(&mut self) {
+        for at in 0..self.queues.len() {
+            let owed = self.queues[at].owed.iter().copied();
+            let copies = owed.filter(|&copy| !self.is_original(copy)).collect();
+            let queue = &mut self.queues[at];
+            let survival = &mut queue.survival;
+            survival.stored_copies = copies;
+            survival.stored_purged.append(&mut survival.purged);
+            queue.deliveries.values_mut().for_each(DeliveryState::on_rest);
+        }
+    }
+
+    /// The broker has crashed, after all channels have ended: what it had not stored is gone. `commits`: those that were under
+    /// way.
+    pub fn crash(&mut self, commits: Vec<InterruptedCommit>) {
+        let now = self.tick();
+        self.crashed = now;
+        // Nothing is routed any more that was sent before.
+        for message in self.messages.values_mut().filter(|message| message.outcome != PublishOutcome::Safe) {
+            message.routed.get_or_insert(now);
+        }
+        for at in 0..self.queues.len() {
+            self.crash_queue(at, now);
+        }
+        for at in 0..self.exchanges.len() {
+            if !self.exchanges[at].durable {
+                end(&mut self.exchanges[at].life, now);
+            }
+        }
+        self.crash_bindings(now);
+        let now = self.tick();
+        // Whether an exchange that has lost its last binding by this is deleted is not promised.
+        for at in 0..self.exchanges.len() {
+            let is_automatic = self.exchanges[at].auto_delete && self.exchanges[at].life.ended.is_none();
+            if is_automatic && !self.is_exchange(at, now, now) {
+                self.exchanges[at].life.may_end(now);
+            }
+        }
+        self.commits.extend(commits);
+    }
+
+    fn crash_queue(&mut self, at: usize, now: ModelTime) {
+        let (owed, lost): (BTreeSet<u64>, BTreeSet<u64>) =
+            self.queues[at].owed.iter().partition(|&&copy| self.survival(at, copy) == Survival::There);
+        let alternatives =
+            self.queues[at].survival.alternatives.iter().copied().filter(|&copy| self.is_pending(at, copy));
+        let alternatives =
+            alternatives.chain(lost.into_iter().filter(|&copy| self.has_alternative(at, copy))).collect();
+        let queue = &mut self.queues[at];
+        (queue.owed, queue.survival.alternatives) = (owed, alternatives);
+        queue.survival.stored_copies.clear();
+        queue.survival.returned.clear();
+        queue.survival.purged.clear();
+        if !queue.is_stored() {
+            return end(&mut queue.life, now);
+        }
+        queue.deliveries.values_mut().for_each(DeliveryState::on_crash);
+        // Deliveries that nobody received, and returns that were not stored.
+        queue.disturbed = true;
+        queue.had_unseen_deliveries = true;
+    }
+
+    /// Whether a dead letter that is not stored leaves its message where it was, for a promise to hold.
+    fn has_alternative(&self, target: usize, copy: u64) -> bool {
+        let Some((message, origin)) = self.paths.before(copy) else { return false };
+        self.is_original(message)
+            && self.queues[target].is_stored()
+            && self.queues[origin].is_stored()
+            && self.messages[&message].persistent
+            && self.is_promised(origin, message)
+    }
+
+    /// Whether neither a dead letter nor, since the last crash, the message that it was has been delivered.
+    fn is_pending(&self, target: usize, copy: u64) -> bool {
+        let before = self.paths.before(copy);
+        !self.queues[target].deliveries.contains_key(&copy)
+            && before.is_some_and(|(message, origin)| !self.queues[origin].survival.returned.contains(&message))
+    }
+
+    /// Dead letters that their queues owe unless what they were before has come again, which it has not: the queue and the dead
+    /// letter, with the queue and the message that it was.
+    pub fn pending_alternatives(&self) -> Vec<[(usize, u64); 2]> {
+        let queues = self.queues.iter().enumerate();
+        let all = queues.flat_map(|(at, queue)| queue.survival.alternatives.iter().map(move |&copy| (at, copy)));
+        let pending = all.filter(|&(at, copy)| self.is_pending(at, copy));
+        let pairs = pending.filter_map(|(at, copy)| {
+            let (message, origin) = self.paths.before(copy)?;
+            Some([(at, copy), (origin, message)])
+        });
+        pairs.collect()
+    }
+
+    /// A binding is as durable as its ends.
+    fn crash_bindings(&mut self, now: ModelTime) {
+        for binding in &mut self.bindings {
+            let is_stored = match binding.target {
+                BindingTarget::Queue(queue) => self.queues[queue].is_stored(),
+                BindingTarget::Exchange(exchange) => self.exchanges[exchange].durable,
+            };
+            if is_stored && self.exchanges[binding.source].durable {
+                continue;
+            }
+            // Whatever was under way, it does not exist now.
+            binding.locked = false;
+            if let Some(life) = binding.lives.last_mut() {
+                end(life, now);
+            }
+        }
+    }
+
+    /// A message was sent before the last crash: what the broker did not store of its deliveries may happen again, its
+    /// dead-lettering as well.
+    pub fn is_before_crash(&self, copy: u64) -> bool {
+        self.messages[&number_of(copy)].sent <= self.crashed
+    }
+
+    /// A queue has delivered a message. `Err` names a violation of what the crash before leaves.
+    pub fn check_survival(&mut self, queue: usize, copy: u64) -> Result<(), String> {
+        if !self.is_before_crash(copy) {
+            return Ok(());
+        }
+        let name = &self.queues[queue].name;
+        if !self.messages[&number_of(copy)].persistent {
+            return Err(format!("transient message {copy} was delivered by {name} after a crash"));
+        }
+        if !self.is_original(copy) || !self.queues[queue].survival.returned.insert(copy) {
+            return Ok(());
+        }
+        self.decide_commits(queue, copy)
+    }
+
+    /// A message that came again says whether a commit was whole that had published or acknowledged it.
+    fn decide_commits(&mut self, queue: usize, copy: u64) -> Result<(), String> {
+        let is_published = |commit: &InterruptedCommit| commit.publishes.contains(&copy);
+        let is_acknowledged = |commit: &InterruptedCommit| commit.acknowledged.contains(&(queue, copy));
+        let Some(at) = self.commits.iter().position(|commit| is_published(commit) || is_acknowledged(commit)) else {
+            return Ok(());
+        };
+        let commit = self.commits.remove(at);
+        if !is_published(&commit) {
+            // It was not executed: nobody receives what it published.
+            for id in &commit.publishes {
+                self.messages.get_mut(id).into_iter().for_each(|message| message.outcome = PublishOutcome::Never);
+            }
+            return Ok(());
+        }
+        let crashed = self.crashed;
+        for &(queue, id) in &commit.acknowledged {
+            let known = &mut self.queues[queue];
+            if known.survival.returned.contains(&id) {
+                let name = &known.name;
+                return Err(format!("commit in part: message {copy} was published, and {id} of {name} came again"));
+            }
+            let delivery = known.deliveries.entry(id).or_default();
+            (delivery.settled, delivery.stored.is_settled) = (SettlementProgress::Proven, true);
+        }
+        for id in commit.publishes {
+            let message = &self.messages[&id];
+            let queues = if message.persistent { self.routes(message, crashed, true) } else { BTreeSet::new() };
+            for queue in queues {
+                let known = &mut self.queues[queue];
+                if known.is_stored() && !known.traits.refuses && !known.deliveries.contains_key(&id) {
+                    known.owed.insert(id);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// It does not exist from now on.
+fn end(life: &mut Lifetime, now: ModelTime) {
+    life.may_end(now);
+    life.ended.get_or_insert(now);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What the model expects of a crash.
+
+use super::{InterruptedCommit, Survival};
+use crate::features::shadow_model::{
+    BindingTarget, Lifetime, PublishOutcome, SettlementProgress, ShadowBinding, ShadowExchange, ShadowExchangeType,
+    ShadowMessage, ShadowModel,
+};
+
+/// A durable queue and a transient one, both confirmed, and messages 1 to 8 in both: persistent, sent, not answered.
+fn model() -> (ShadowModel, [usize; 2]) {
+    let mut model = ShadowModel::new(true);
+    let queues = ["d", "t"].map(|name| model.add_queue(name.into(), None, false));
+    model.queues[queues[0]].durable = true;
+    for at in queues {
+        model.queues[at].life.made = Some(1);
+    }
+    model.tick();
+    for id in 1..=8 {
+        let message = ShadowMessage {
+            key: "d".into(),
+            further_keys: [vec!["t".into()], Vec::new()],
+            persistent: true,
+            sent: model.now,
+            ..ShadowMessage::example(7)
+        };
+        model.messages.insert(id, message);
+    }
+    model.tick();
+    (model, queues)
+}
+
+fn rest(model: &mut ShadowModel) {
+    model.tick();
+    model.end_period();
+    model.store_at_rest();
+    model.tick();
+}
+
+#[test]
+fn a_confirmed_message_is_there_an_unanswered_one_may_be_and_others_are_gone() {
+    let (mut model, [durable, transient]) = model();
+    for id in [1, 2, 3] {
+        model.confirm(id, true).expect("it is routed");
+    }
+    // A later answer says that the broker has it, not that it is stored.
+    model.confirm(4, false).expect("it is routed");
+    model.messages.get_mut(&2).expect("it exists").persistent = false;
+    model.queues[durable].deliveries.entry(3).or_default().settled = SettlementProgress::SendOutcome;
+    model.queues[durable].owed.remove(&3);
+    for (id, outcome) in [(6, PublishOutcome::Never), (7, PublishOutcome::Staged), (8, PublishOutcome::Unknown)] {
+        model.messages.get_mut(&id).expect("it exists").outcome = outcome;
+    }
+    let expected = [
+        (1, Survival::There),
+        (2, Survival::Gone),
+        (3, Survival::Possible),
+        (4, Survival::Possible),
+        (5, Survival::Possible),
+        (6, Survival::Gone),
+        (7, Survival::Gone),
+        (8, Survival::Possible),
+    ];
+    for (id, survival) in expected {
+        assert_eq!(model.survival(durable, id), survival, "message {id}");
+        assert_eq!(model.survival(transient, id), Survival::Gone, "message {id} of a transient queue");
+    }
+    model.crash(Vec::new());
+    assert!(model.queues[durable].owed.iter().eq(&[1]));
+    assert!(model.check_survival(durable, 2).is_err_and(|what| what.contains("transient message 2")));
+    assert_eq!(model.check_survival(durable, 4), Ok(()));
+    assert!(model.messages[&5].routed.is_some(), "nothing is routed any more that was sent before");
+}
+
+#[test]
+fn what_was_done_before_a_rest_is_durable() {
+    let (mut model, [durable, _]) = model();
+    for id in [1, 2] {
+        model.confirm(id, false).expect("it is routed");
+    }
+    let settle = |model: &mut ShadowModel, id| {
+        let delivery = model.queues[durable].deliveries.entry(id).or_default();
+        (delivery.times, delivery.settled) = (1, SettlementProgress::Proven);
+        model.queues[durable].owed.remove(&id);
+    };
+    settle(&mut model, 1);
+    rest(&mut model);
+    for id in [3, 4] {
+        model.confirm(id, false).expect("it is routed");
+    }
+    settle(&mut model, 3);
+    assert_eq!(
+        [1, 2, 3, 4].map(|id| model.survival(durable, id)),
+        [Survival::Gone, Survival::There, Survival::Possible, Survival::Possible]
+    );
+    model.crash(Vec::new());
+    let [before, after] = [1, 3].map(|id| &model.queues[durable].deliveries[&id]);
+    assert_eq!((before.settled, before.times), (SettlementProgress::Proven, 1));
+    assert_eq!((after.settled, after.times), (SettlementProgress::None, 0), "it may come again, flagged or not");
+}
+
+#[test]
+fn a_delivery_before_a_rest_is_flagged_after_a_crash_and_keeps_its_count() {
+    let (mut model, [durable, _]) = model();
+    model.confirm(1, true).expect("it is routed");
+    let delivery = model.queues[durable].deliveries.entry(1).or_default();
+    (delivery.times, delivery.returns, delivery.holder) = (3, 0b101, Some(7));
+    rest(&mut model);
+    model.queues[durable].deliveries.entry(1).or_default().returns |= 0b1000;
+    model.crash(Vec::new());
+    let delivery = &model.queues[durable].deliveries[&1];
+    assert_eq!((delivery.times, delivery.returns, delivery.holder), (3, 0b11, None));
+}
+
+#[test]
+fn durable_definitions_stay_and_a_binding_is_as_durable_as_its_ends() {
+    let (mut model, [durable, transient]) = model();
+    let exclusive = model.add_queue("e".into(), Some(3), false);
+    model.queues[exclusive].durable = true;
+    for (name, is_durable) in [("x", true), ("y", false)] {
+        model.exchanges.push(ShadowExchange {
+            name: name.into(),
+            exchange_type: ShadowExchangeType::Fanout,
+            alternate: None,
+            auto_delete: false,
+            durable: is_durable,
+            life: Lifetime { made: Some(1), ..Lifetime::requested(1) },
+        });
+    }
+    let (kept, lost) = (1, 2);
+    let ends = [
+        (kept, BindingTarget::Queue(durable), true),
+        (kept, BindingTarget::Queue(transient), false),
+        (kept, BindingTarget::Queue(exclusive), false),
+        (lost, BindingTarget::Queue(durable), false),
+        (kept, BindingTarget::Exchange(lost), false),
+        (kept, BindingTarget::Exchange(kept), true),
+    ];
+    for (source, target, _) in ends {
+        let life = Lifetime { made: Some(1), ..Lifetime::requested(1) };
+        let (key, lives) = (String::new(), vec![life]);
+        model.bindings.push(ShadowBinding { source, target, key, headers: None, lives, locked: true });
+    }
+    model.crash(Vec::new());
+    let now = model.now;
+    let is_there = |life: &Lifetime| (life.surely_spans(now, now), life.ended.is_some());
+    for (queue, there) in [(durable, true), (transient, false), (exclusive, false)] {
+        let life = &model.queues[queue].life;
+        assert_eq!((life.ending.is_none(), life.ended.is_none()), (there, there), "queue {queue}");
+    }
+    assert!(model.exchanges[kept].life.ended.is_none() && model.exchanges[lost].life.ended.is_some());
+    for (binding, (.., there)) in model.bindings.iter().zip(ends) {
+        assert_eq!(is_there(&binding.lives[0]), (there, !there), "{:?}", binding.target);
+        assert_eq!(binding.locked, there, "what is surely gone may be bound again");
+    }
+}
+
+#[test]
+fn a_commit_that_crashed_is_whole_or_nothing() {
+    let commit = || InterruptedCommit { publishes: vec![1, 2], acknowledged: vec![(0, 3)] };
+    let crashed = || {
+        let (mut model, [durable, _]) = model();
+        for id in [1, 2] {
+            model.messages.get_mut(&id).expect("it exists").outcome = PublishOutcome::Unknown;
+        }
+        model.crash(vec![commit()]);
+        (model, durable)
+    };
+    // One publish came: the other one is owed, and what the commit acknowledged is gone.
+    let (mut model, queue) = crashed();
+    assert_eq!(model.check_survival(queue, 1), Ok(()));
+    assert!(model.queues[queue].owed.contains(&2) && model.survival(queue, 3) == Survival::Gone);
+    // What it acknowledged came again: nobody receives what it published.
+    let (mut model, queue) = crashed();
+    assert_eq!(model.check_survival(queue, 3), Ok(()));
+    assert_eq!([1, 2].map(|id| model.messages[&id].outcome), [PublishOutcome::Never; 2]);
+    assert_eq!(model.survival(queue, 1), Survival::Gone);
+}
+
+#[test]
+fn a_rejected_message_is_a_dead_letter_or_comes_again() {
+    let (mut model, [durable, _]) = model();
+    let target = model.add_queue("dead".into(), None, false);
+    (model.queues[target].durable, model.queues[target].life.made) = (true, Some(1));
+    model.queues[durable].traits.dead = Some(target);
+    for id in [1, 2] {
+        model.confirm(id, true).expect("it is routed");
+        model.queues[durable].owed.remove(&id);
+        model.dead_letter(durable, id);
+    }
+    let copies: Vec<u64> = model.queues[target].owed.iter().copied().collect();
+    model.crash(Vec::new());
+    assert!(model.queues[target].owed.is_empty(), "no answer says that the dead letters are stored");
+    assert_eq!(model.pending_alternatives().len(), 2);
+    assert_eq!(model.check_survival(durable, 1), Ok(()));
+    assert_eq!(model.pending_alternatives(), [[(target, copies[1]), (durable, 2)]]);
+    model.queues[target].deliveries.entry(copies[1]).or_default().times = 1;
+    assert!(model.pending_alternatives().is_empty());
+}
+
+#[test]
+fn a_purged_message_is_gone_unless_somebody_may_have_had_it_and_for_good_after_a_rest() {
+    for (had, purged) in [(false, true), (true, false)] {
+        let (mut model, [durable, _]) = model();
+        model.confirm(1, true).expect("it is routed");
+        let requested = model.tick();
+        model.confirm(2, true).expect("it is routed");
+        model.queues[durable].had_unseen_deliveries = had;
+        model.purge(durable, requested);
+        let is_purged = |model: &ShadowModel, id| model.queues[durable].survival.is_purged(id);
+        assert_eq!((is_purged(&model, 1), is_purged(&model, 2)), (purged, false));
+        rest(&mut model);
+        model.crash(Vec::new());
+        assert_eq!((is_purged(&model, 1), is_purged(&model, 2)), (purged, false));
+    }
+    let (mut model, [durable, _]) = model();
+    model.confirm(1, true).expect("it is routed");
+    let requested = model.tick();
+    model.purge(durable, requested);
+    model.crash(Vec::new());
+    assert!(!model.queues[durable].survival.is_purged(1), "its crash was earlier than its rest");
+}

@@ -1,0 +1,30 @@
+//! Seeds whose broker has a store and crashes: a bounded number in every build, the same result for the same seed, and
+//! everything that can happen.
+
+mod runs;
+
+use sim::Mode;
+
+/// Seeds that a test runs: as many as take some seconds, with and without optimisation. `tests/suite sim` runs more.
+const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1_000 };
+
+#[test]
+fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
+    let sum = runs::run_all(Mode::Durable, SEEDS);
+    let sums = [
+        sum.published / 1_000,
+        sum.confirmed / 1_000,
+        sum.crashes / 100,
+        sum.recovered / 1_000,
+        sum.redelivered / 100,
+        sum.dead / 10,
+        sum.client_cuts / 10,
+        sum.drained / 100,
+    ];
+    assert!(!sums.contains(&0), "{sum:?}");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    runs::check_repeatable(Mode::Durable, &[4, 15, 42]);
+}
