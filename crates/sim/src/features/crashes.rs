@@ -5,6 +5,7 @@ use super::durable_settings::DurableSettings;
 use super::survival::InterruptedCommit;
 use crate::simulated_client::{ClientChannel, ClientRequest};
 use crate::world::SimulatedWorld;
+use broker::limits::WORK_PER_TURN;
 
 /// Of a thousand crashes, how many are followed by another one before anybody connects.
 const CRASH_AGAIN_PERMILLE: u32 = 150;
@@ -34,8 +35,9 @@ impl FeatureWorkload {
         let kind = durable.draw_crash(&mut world.chance);
         let mut clients = std::mem::take(&mut world.clients);
         let channels = clients.iter().flat_map(|client| &client.channels);
-        let has_one_shard = world.settings.shards == [1];
-        let commits = channels.filter(|_| has_one_shard).filter_map(interrupted_commit).collect();
+        // A commit is whole on each shard by itself, and so is what one turn does of it.
+        let is_whole = world.settings.shards == [1] && world.settings.limits.work_per_turn == WORK_PER_TURN;
+        let commits = channels.filter(|_| is_whole).filter_map(interrupted_commit).collect();
         clients.iter_mut().for_each(|client| self.model.end_connection(client));
         self.model.crash(commits);
         drop(clients);
