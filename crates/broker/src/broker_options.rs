@@ -11,7 +11,7 @@ pub struct BrokerOptions {
     pub queue_bytes_max: u64,
     /// How long a delivery may wait for its acknowledgement before its channel is closed, in milliseconds; zero: for ever.
     pub consumer_timeout_ms: u64,
-    /// Seconds from 1970 to the moment from which [`Broker::set_now`] counts.
+    /// Seconds from 1970 to the moment from which [`set_now`](crate::Broker::set_now) counts.
     pub epoch_unix_s: u64,
     /// Units of work that one turn does before others have theirs: [`WORK_PER_TURN`](crate::limits::WORK_PER_TURN).
     pub work_per_turn: u32,
