@@ -70,7 +70,7 @@ enum BrokerSource {
     /// A running broker.
     Url(String),
     /// Started for the run.
-    Started { command: Option<String>, options: Vec<String> },
+    Started { command: Option<String>, options: Vec<String>, needs_state: bool },
 }
 
 /// How results are written.
@@ -136,6 +136,7 @@ impl MeasureOptions {
             (None, _) => BrokerSource::Started {
                 command: given.text("broker-command").map(str::to_owned),
                 options: given.words("broker-options"),
+                needs_state: given.has("durable"),
             },
         };
         let against = given.texts("against").to_vec();
@@ -170,11 +171,17 @@ impl MeasureOptions {
     pub fn targets(&self) -> Result<Vec<BenchmarkTarget>, String> {
         let mut first = match &self.source {
             BrokerSource::Url(url) => BenchmarkTarget::at(url)?,
-            BrokerSource::Started { command, options } => {
+            BrokerSource::Started { command, options, needs_state } => {
                 // Another broker's command may not know these options; --broker-options is for its own.
                 let tcp = if command.is_none() { self.tcp.broker_words() } else { Vec::new() };
                 let options: Vec<String> = tcp.into_iter().chain(options.iter().cloned()).collect();
-                BenchmarkTarget::embedded(command.as_deref(), &options, &self.placement.broker)?
+                let has_state = options.iter().any(|word| word == "--state" || word.starts_with("--state="));
+                match command {
+                    None if *needs_state && !has_state => {
+                        BenchmarkTarget::embedded_with_state(&options, &self.placement.broker)?
+                    }
+                    command => BenchmarkTarget::embedded(command.as_deref(), &options, &self.placement.broker)?,
+                }
             }
         };
         if let Some(pid) = self.broker_pid {
@@ -246,7 +253,7 @@ mod tests {
     fn defaults_and_values() {
         let usual = setup("").expect("nothing is wrong");
         assert_eq!((usual.runs, usual.iterations, usual.checks, usual.output.full), (1, None, false, false));
-        assert_eq!(usual.source, BrokerSource::Started { command: None, options: Vec::new() });
+        assert_eq!(usual.source, BrokerSource::Started { command: None, options: Vec::new(), needs_state: false });
         let options = setup("--url amqp://h --against amqp://a --against amqp://b -c -f --runs 5 -i 10 --format csv");
         let options = options.expect("nothing is wrong");
         assert_eq!(options.other_brokers, ["amqp://a", "amqp://b"]);

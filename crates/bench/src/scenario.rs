@@ -52,6 +52,9 @@ pub struct Scenario {
     pub tcp: TcpOptions,
     #[serde(default)]
     pub feature: QueueFeature,
+    /// Persistent messages in durable queues.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 /// The exchange type of a scenario.
@@ -90,6 +93,7 @@ impl Default for Scenario {
             checks: false,
             tcp: TcpOptions::default(),
             feature: QueueFeature::None,
+            durable: false,
         }
     }
 }
@@ -320,6 +324,7 @@ impl RunningScenario {
                 checks: scenario.checks,
                 queue_bytes: scenario.tcp.queue_bytes,
                 feature: scenario.feature,
+                durable: scenario.durable,
                 from_source: ends == ScenarioEndpoints::Consumers,
                 on_leaf: false,
             };
@@ -333,6 +338,7 @@ impl RunningScenario {
                 confirm_window: scenario.confirm_window,
                 checks: scenario.checks,
                 priority: scenario.feature.priority(),
+                persistent: scenario.durable,
             };
             if ends != ScenarioEndpoints::Publishers {
                 let processes = scenario.processes.clamp(1, scenario.consumers);

@@ -1,7 +1,7 @@
 //! A temporary directory for documents passed from one command to another.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use report::document::Document;
 use report::json;
@@ -16,6 +16,10 @@ impl ScratchDirectory {
         let path = std::env::temp_dir().join(format!("harrier-bench-{}", std::process::id()));
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Self(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Reads a document from the directory.

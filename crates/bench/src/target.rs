@@ -18,6 +18,7 @@ use crate::placement::{CpuList, CpuPlacement, PinnedProcess};
 use crate::process::{ChildProcess, RoleHandle, launch_command, this_program};
 use crate::role::connect;
 use crate::role::role_tasks::{RelayTask, StandInTask, TlsFiles};
+use crate::scratch::ScratchDirectory;
 use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
@@ -34,6 +35,8 @@ pub struct BenchmarkTarget {
     pub pid: Option<u32>,
     /// The process started for it, ended when the target is dropped.
     _process: TargetProcess,
+    /// Its state folder, deleted once the process has ended.
+    _state: Option<ScratchDirectory>,
 }
 
 /// How clients reach a target.
@@ -86,6 +89,7 @@ impl BenchmarkTarget {
             address: TargetAddress::Amqp(url.to_owned()),
             pid,
             _process: TargetProcess::Nothing,
+            _state: None,
         })
     }
 
@@ -140,6 +144,13 @@ impl BenchmarkTarget {
         Self::started(command, extra, cpus, port, &listen, url)
     }
 
+    /// The same with a state folder of its own.
+    pub fn embedded_with_state(extra: &[String], cpus: &CpuList) -> Result<Self, String> {
+        let state = ScratchDirectory::new()?;
+        let words = [&["--state".to_owned(), state.path().to_string_lossy().into_owned()], extra].concat();
+        Ok(Self { _state: Some(state), ..Self::embedded(None, &words, cpus)? })
+    }
+
     /// The same with TLS and this certificate, which its clients trust.
     pub(crate) fn embedded_tls(
         command: Option<&str>,
@@ -186,6 +197,7 @@ impl BenchmarkTarget {
             address: TargetAddress::Amqp(url),
             pid,
             _process: TargetProcess::Broker(process),
+            _state: None,
         })
     }
 
@@ -211,7 +223,7 @@ impl BenchmarkTarget {
         name.clone_into(&mut facts.name);
         let certificate = task.tls.as_ref().map(|files| files.certificate.clone());
         let way = TargetAddress::RawRelay { relay: SocketAddr::new(task.address, port), certificate };
-        Ok(Self { name, facts, address: way, pid: role.pid(), _process: TargetProcess::Role(role) })
+        Ok(Self { name, facts, address: way, pid: role.pid(), _process: TargetProcess::Role(role), _state: None })
     }
 
     /// The load generator's own ceiling, as three targets: a sink for publishers, a source for consumers, and the socket
@@ -238,7 +250,7 @@ impl BenchmarkTarget {
         let mut facts = stand_in("null");
         name.clone_into(&mut facts.name);
         let (way, pid) = (way(SocketAddr::new(address, port)), role.pid());
-        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Role(role) })
+        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Role(role), _state: None })
     }
 
     /// A broker that is started and stopped by the scripts `start DIR PORT` and `stop DIR` in `scripts` (`tests/rabbitmq`).
@@ -263,7 +275,14 @@ impl BenchmarkTarget {
         let pid = value("pid ").and_then(|pid| pid.parse().ok());
         let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
         let way = TargetAddress::Amqp(url.to_owned());
-        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Scripted(scripted) })
+        Ok(Self {
+            name: name.to_owned(),
+            facts,
+            address: way,
+            pid,
+            _process: TargetProcess::Scripted(scripted),
+            _state: None,
+        })
     }
 
     /// Whether its process is on this machine and ends within the time.

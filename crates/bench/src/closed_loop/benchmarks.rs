@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, NULL, PAIRS, RAW, SIZES, TOPIC};
+use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, DURABLE, NULL, PAIRS, RAW, SIZES, TOPIC};
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError};
 use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX};
 use crate::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
@@ -217,7 +217,7 @@ impl Benchmark {
     /// All options that it takes.
     pub fn options(&self) -> Vec<&'static [OptionSpec]> {
         let shared: &[&[OptionSpec]] =
-            if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
+            if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[DURABLE, TARGETS, QUEUE, EFFORT, OUTPUT] };
         self.own_options.iter().chain(shared).copied().collect()
     }
 
@@ -227,7 +227,11 @@ impl Benchmark {
 
     /// The scenarios for these options.
     pub fn variants(&self, given: &ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError> {
-        (self.variants)(given)
+        let variants = (self.variants)(given)?;
+        if !given.has("durable") {
+            return Ok(variants);
+        }
+        Ok(variants.into_iter().flat_map(|variant| [variant.clone(), variant.durable()]).collect())
     }
 }
 
@@ -248,6 +252,13 @@ impl BenchmarkVariant {
             }
         }
         Self { parameters, scenario }
+    }
+
+    /// The same with persistent messages in durable queues.
+    fn durable(mut self) -> Self {
+        self.scenario.durable = true;
+        self.parameters.insert("durable".to_owned(), "yes".to_owned());
+        self
     }
 }
 
@@ -311,6 +322,19 @@ mod tests {
             parameters.collect::<Vec<_>>().join(",")
         };
         variants.map_or_else(|wrong| wrong.0, |all| all.iter().map(one).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn durable_rows_are_beside_transient_ones() {
+        assert_eq!(shown("de-spsc", "--durable"), " durable=yes");
+        assert_eq!(
+            shown("confirm", "--durable --window 7"),
+            "ack_every=100,window=7 ack_every=100,durable=yes,window=7"
+        );
+        assert_eq!(
+            shown("te-spsc", "--patterns 1,2 --durable"),
+            "patterns=1 durable=yes,patterns=1 patterns=2 durable=yes,patterns=2"
+        );
     }
 
     #[test]

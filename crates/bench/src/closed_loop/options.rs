@@ -37,6 +37,13 @@ pub const CONFIRM: &[OptionSpec] = &[
     option("ack-every", None, "N", "one acknowledgement for N messages (default 100)"),
     option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
+/// Durable rows beside transient ones.
+pub const DURABLE: &[OptionSpec] = &[option(
+    "durable",
+    None,
+    "",
+    "also with persistent messages in durable queues; a broker that is started for it gets a state folder",
+)];
 /// The raw-socket baseline beside the brokers.
 pub const BASELINE: &[OptionSpec] = &[option(
     "baseline",

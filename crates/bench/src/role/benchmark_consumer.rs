@@ -128,22 +128,24 @@ fn declare_queue(
     let name = format!("{}.{index}", task.queue_prefix);
     let dead_letters = format!("{}.d", task.exchange);
     let own = queue_arguments(task.queue_bytes);
-    let exclusive = |arguments| QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
+    let (durable, exclusive) = (task.durable, !task.durable);
+    let options =
+        |arguments| QueueOptions { durable, exclusive, auto_delete: durable, arguments, ..QueueOptions::default() };
     let bind = |client: &mut Client, queue: &str, exchange: &str| {
         let mut keys = task.binding_keys.iter();
         keys.try_for_each(|key| client.bind_queue_unanswered(channel, queue, exchange, key, &Table::new()))
     };
     let arguments = task.feature.arguments(own.clone(), &dead_letters)?;
     if !task.feature.dead_letters() {
-        let queue = client.declare_queue(channel, &name, &exclusive(arguments))?.name;
+        let queue = client.declare_queue(channel, &name, &options(arguments))?.name;
         bind(client, &queue, &task.exchange)?;
         return Ok(queue);
     }
     let auto_delete = ExchangeOptions { auto_delete: true, ..ExchangeOptions::default() };
     client.declare_exchange(channel, &dead_letters, "direct", &auto_delete)?;
-    let queue = client.declare_queue(channel, &name, &exclusive(own))?.name;
+    let queue = client.declare_queue(channel, &name, &options(own))?.name;
     bind(client, &queue, &dead_letters)?;
-    let first = client.declare_queue(channel, &format!("{name}.first"), &exclusive(arguments))?.name;
+    let first = client.declare_queue(channel, &format!("{name}.first"), &options(arguments))?.name;
     bind(client, &first, &task.exchange)?;
     Ok(queue)
 }

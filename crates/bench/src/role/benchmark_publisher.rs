@@ -101,7 +101,8 @@ impl BenchmarkPublisher {
         if task.confirm_window > 0 {
             client.confirm_select(channel)?;
         }
-        let properties = Properties { priority: task.priority, ..Properties::default() }.to_bytes();
+        let delivery_mode = task.persistent.then_some(2);
+        let properties = Properties { priority: task.priority, delivery_mode, ..Properties::default() }.to_bytes();
         Ok(Self { client, channel, task, properties, body: Vec::new(), stamp: None, next_key: 0, canned: None })
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct PublisherTask {
     pub checks: bool,
     /// Priority of the messages, if any.
     pub priority: Option<u8>,
+    /// Messages are persistent.
+    pub persistent: bool,
 }
 
 /// The task of a consuming process.
@@ -58,6 +60,8 @@ pub(crate) struct ConsumerTask {
     /// `x-max-length-bytes` of each queue, if any.
     pub queue_bytes: Option<u64>,
     pub feature: QueueFeature,
+    /// Queues are durable, and so not exclusive; they go with their consumers.
+    pub durable: bool,
     /// The target is a source, not a broker: request the messages of each segment from it.
     pub from_source: bool,
     /// The broker is a leaf of a tree: the exchange exists already, and no replies are sent.

@@ -194,6 +194,7 @@ impl LiveTree {
                 checks: plan.checks_bodies,
                 queue_bytes: None,
                 feature: QueueFeature::None,
+                durable: false,
                 from_source: false,
                 on_leaf: true,
             };
@@ -218,6 +219,7 @@ impl LiveTree {
             confirm_window: 0,
             checks: plan.checks_bodies,
             priority: None,
+            persistent: false,
         };
         let mut role = self.environment.allocate("publisher")?.start("topology-publisher", &task)?;
         role.ready(ROLE_READY_WAIT)?;
