@@ -17,7 +17,7 @@ BRIEF = {
     "de-pp": ("-m 1:4K -i 100", "-m 64:64 -i 100 -c"),
     "fe-spmc": ("-m 64:64 -i 200 --consumers 1,4,8",),
     "te-spsc": ("-m 64:64 -i 500 --patterns 1,64",),
-    "confirm": ("-m 64:1K -i 500",),
+    "confirm": ("-m 64:1K -i 500", "-m 64:64 -i 500 --durable"),
     "churn": ("--clients 1,2 --seconds 1",),
     "drain": ("-m 64:1K -i 2000", "-m 64:64 -i 1000 --ack-every 10 --prefetch 100"),
     "open": ("--rate 200,500 --seconds 1 --warm-up 0.3 -c",),
@@ -36,6 +36,7 @@ BRIEF = {
 ALONE = {
     "baseline": ("sockets -m 64:1K -i 500",),
     "floor": ("-m 64:1K -i 500",),
+    "disk": ("-m 4096,65536 -n 20",),
 }
 # Tested elsewhere: compare, report and suite in others.py; perf and scale are steps of their own; networks and rdma in tests/lab.
 ELSEWHERE = {"networks", "rdma", "compare", "suite", "perf", "scale", "report", "help"}
