@@ -161,6 +161,18 @@ fn a_missing_first_segment_is_damage_although_the_log_once_began_earlier() {
     assert_eq!(damage.first, first.first);
 }
 
+/// Appends and settles until the log fails: sooner or later segments are moved.
+fn use_until_it_fails(world: &mut World) {
+    while world.failures().is_empty() {
+        assert!(world.model.last_ticket().0 < 100_000, "segments are moved");
+        let queue = world.any_queue();
+        let (position, _) = world.append_new(queue);
+        world.log.await_durable(world.model.last_ticket());
+        world.run_for(3_000);
+        world.settle(queue, position, 1);
+    }
+}
+
 #[test]
 fn a_segment_that_is_damaged_when_it_is_moved_fails_the_log() {
     let mut world = reclaimed(4);
@@ -170,14 +182,7 @@ fn a_segment_that_is_damaged_when_it_is_moved_fails_the_log() {
             world.disk.flip_bit(SegmentId { log: LOG, number: start.number }, store::Block(block), 1000);
         }
     }
-    while world.failures().is_empty() {
-        assert!(world.model.last_ticket().0 < 100_000, "segments are moved");
-        let queue = world.any_queue();
-        let (position, _) = world.append_new(queue);
-        world.log.await_durable(world.model.last_ticket());
-        world.run_for(3_000);
-        world.settle(queue, position, 1);
-    }
+    use_until_it_fails(&mut world);
     let text = &world.failures()[0].text;
     assert!(text.contains("is damaged: ") && text.contains("of its messages cannot be read"), "{text}");
 }
@@ -186,14 +191,7 @@ fn a_segment_that_is_damaged_when_it_is_moved_fails_the_log() {
 fn a_read_error_while_a_segment_is_moved_fails_the_log() {
     let mut world = reclaimed(5);
     world.disk.set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
-    while world.failures().is_empty() {
-        assert!(world.model.last_ticket().0 < 100_000, "segments are moved");
-        let queue = world.any_queue();
-        let (position, _) = world.append_new(queue);
-        world.log.await_durable(world.model.last_ticket());
-        world.run_for(3_000);
-        world.settle(queue, position, 1);
-    }
+    use_until_it_fails(&mut world);
     world.disk.set_faults(DiskFaults::default());
     world.crash();
 }
