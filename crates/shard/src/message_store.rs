@@ -171,12 +171,7 @@ impl MessageStore {
         if is_due && (self.has_written || self.is_low || self.is_full) {
             (self.space_checked_us, self.has_written) = (now_us, false);
             match self.disk.free_bytes() {
-                Ok(bytes) => {
-                    self.is_low = bytes < self.options.disk_free_limit;
-                    if self.is_full && bytes >= self.options.segment_bytes {
-                        self.log.retry_making();
-                    }
-                }
+                Ok(bytes) => self.is_low = bytes < self.options.disk_free_limit,
                 Err(error) => self.failure = Some(error),
             }
         }

@@ -292,11 +292,6 @@ impl<M: LoggedMessage> MessageLog<M> {
         MessageLogEvent::Failed(error)
     }
 
-    /// There may be space again: segments are made.
-    pub fn retry_making(&mut self) {
-        self.writer.retry_making();
-    }
-
     /// What [`MessageLog::poll`] found: that something became durable without a write, as all of it was settled before, or
     /// that a segment is damaged.
     pub fn take_event(&mut self) -> Option<MessageLogEvent> {
