@@ -182,7 +182,7 @@ def harrier(*options, before=None):
     port = free_port()
     with open(OUT / "harrier.log", "ab") as log:
         process = subprocess.Popen(
-            [PROGRAM, "broker", "--listen", f"127.0.0.1:{port}", "--log-level", "warn", *options],
+            [PROGRAM, "broker", "--state", "none", "--listen", f"127.0.0.1:{port}", "--log-level", "warn", *options],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

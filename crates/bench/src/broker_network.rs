@@ -72,7 +72,8 @@ impl NetworkBroker {
     /// The broker's last line of output, or why no client could log in.
     pub fn start_with_options(options: &[String], url: String) -> Result<Self, String> {
         let parsed = client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
-        let words: Vec<String> = std::iter::once("broker".to_owned()).chain(options.iter().cloned()).collect();
+        let words = ["broker", "--state", "none"].into_iter().map(str::to_owned).chain(options.iter().cloned());
+        let words: Vec<String> = words.collect();
         let program = this_program()?;
         let mut command = launch_command(&CpuList::default(), &program.to_string_lossy(), &words)?;
         let mut output = CapturedOutput::new()?;

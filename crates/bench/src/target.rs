@@ -180,7 +180,12 @@ impl BenchmarkTarget {
         let words: Vec<String> = match command {
             Some(command) => command.split_whitespace().map(str::to_owned).collect(),
             // Its log would be printed between the rows of the table.
-            None => [&*this_program()?.to_string_lossy(), "broker", "--log-level", "warn"].map(str::to_owned).into(),
+            None => {
+                let program = this_program()?;
+                // Unless the options name a folder, as they do for durable runs.
+                let words = [&*program.to_string_lossy(), "broker", "--log-level", "warn", "--state", "none"];
+                words.map(str::to_owned).into()
+            }
         };
         let (program, rest) = words.split_first().ok_or("the broker's command is empty")?;
         let mut arguments = rest.to_vec();

@@ -232,10 +232,12 @@ settings! {
         cached_permissions_max: u32 = "16384", SettingKind::number(0, 100_000_000);
     }
     "Durability" {
-        /// A folder in which the broker keeps what outlives it: durable exchanges, queues and bindings, users and policies, the
-        /// persistent messages of durable queues, who it is (cluster_name) and its durable links and routes to other brokers, with
-        /// their passwords: its files can be read by their owner alone. It is made if it is not there, and belongs to one broker
-        /// at a time. Without it, or with none, everything is kept in memory and ends with the broker.
+        /// The folder in which the broker keeps what outlives it: durable exchanges, queues and bindings, users and policies,
+        /// the persistent messages of durable queues, who it is (cluster_name) and its durable links and routes to other brokers,
+        /// with their passwords: its files can be read by their owner alone. It is made if it is not there, and belongs to one
+        /// broker at a time. none: everything is kept in memory and ends with the broker. If it is empty, a service has
+        /// /var/lib/harrier, where a service is a broker that runs as root, or the folder that its systemd unit names with
+        /// StateDirectory; any other user has $XDG_STATE_HOME/harrier, or ~/.local/state/harrier without that variable.
         state: Option<String> = "", SettingKind::Text;
         /// What a publisher confirm waits for. always: the message is on the disk, and survives a power failure; never: the
         /// broker has the message, and writes it within moments: what was confirmed last is lost if the broker is killed or the
@@ -252,7 +254,7 @@ settings! {
     }
     "Federation" {
         /// The name by which other brokers know this one; no two that are joined may have the same. If it is empty, it is the
-        /// one kept in the folder of state, or else harrier@HOST and six letters by chance: with a folder once and for
+        /// one kept in the state folder, or else harrier@HOST and six letters by chance: with a folder once and for
         /// all, without one at each start.
         cluster_name: Option<String> = "", SettingKind::Text;
     }

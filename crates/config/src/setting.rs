@@ -139,7 +139,7 @@ impl SettingKind {
             ),
             SettingKind::Flag => "true or false".to_owned(),
             SettingKind::Choice(words) => format!("one of {}", words.join(", ")),
-            SettingKind::Text => "text, empty for none".to_owned(),
+            SettingKind::Text => "text, may be empty".to_owned(),
             SettingKind::List { least: 0, .. } => "a list, may be empty".to_owned(),
             SettingKind::List { .. } => "a list".to_owned(),
         }

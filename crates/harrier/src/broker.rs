@@ -1,6 +1,7 @@
 //! `harrier broker`: runs a broker, from its configuration to its end.
 
 use crate::admin_server::{AdminServer, FederationAdmin, IneffectiveDefinitions};
+use crate::default_folder::default_folder;
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
@@ -71,11 +72,27 @@ fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> 
     file.chain(named).chain(plan)
 }
 
+/// Says where the broker's state is, and what follows from that.
+fn log_folder(folder: Option<&str>, is_default: bool) {
+    match folder {
+        Some(folder) => tracing::info!(folder, is_default, "the state folder keeps what is durable"),
+        None => tracing::info!("there is no state folder: everything is in memory, and ends with the broker"),
+    }
+}
+
 fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
+    let has_default_folder = config.state.is_none();
+    if has_default_folder {
+        let folder = default_folder().map_err(|why| config.fault("state", why))?;
+        config.state = Some(folder.to_string_lossy().into_owned());
+    }
     let state = BrokerIdentity::open(config.state_folder(), config.cluster_name.as_deref());
     // An unusable folder is not a usage error.
-    let unusable = |why: String| RunFailure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
+    let unusable = |why: String| {
+        let choice = if has_default_folder { " (--state chooses another folder, or none)" } else { "" };
+        RunFailure { text: format!("{}{choice}", config.fault("state", why)), status: ExitCode::FAILURE }
+    };
     let state = state.map_err(|(setting, why)| match setting {
         "state" => unusable(why),
         setting => config.fault(setting, why).into(),
@@ -91,6 +108,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     }
     let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name, store)?;
     let _log = log::begin(config.log_level, config.log_format);
+    log_folder(config.state_folder(), has_default_folder);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

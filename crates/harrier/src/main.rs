@@ -8,6 +8,7 @@ mod admin_connection;
 mod admin_server;
 mod broker;
 mod ctl;
+mod default_folder;
 mod definitions_command;
 mod dialler;
 mod greeting;

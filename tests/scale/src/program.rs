@@ -37,7 +37,7 @@ impl Program {
         let began = crate::now();
         let path = path();
         let process = Command::new(&path)
-            .args(["broker", "--listen", &address.to_string(), "--shards", &shards.to_string()])
+            .args(["broker", "--state", "none", "--listen", &address.to_string(), "--shards", &shards.to_string()])
             .args(arguments)
             // The broker reads its settings from variables that are called like this one.
             .env_remove("HARRIER_BIN")

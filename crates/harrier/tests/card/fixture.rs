@@ -160,7 +160,17 @@ impl CardBroker {
         let silence: &[&str] = if words.contains(&SILENCE) { &[] } else { &[SILENCE, "300"] };
         let mut command = harrier();
         command
-            .args(["broker", "--log-level", "debug", "--loopback-users", "nobody", "--rdma-token", "allow"])
+            .args([
+                "broker",
+                "--state",
+                "none",
+                "--log-level",
+                "debug",
+                "--loopback-users",
+                "nobody",
+                "--rdma-token",
+                "allow",
+            ])
             .args(silence)
             .args(["--shards", &shards.to_string(), "--listen", &format!("{host}:{tcp_port}"), "--listen", &rdma])
             .args(words);

@@ -74,7 +74,15 @@ impl WatchedBroker {
         // An honest client answers pings only during its calls, and on a busy machine a violation takes long.
         let silence: &[&str] = if settings.contains(&SILENCE) { &[] } else { &[SILENCE, "300"] };
         let child = command
-            .args(["broker", "--listen", "127.0.0.1:0", "--listen", &format!("amqp+rdma://{address}")])
+            .args([
+                "broker",
+                "--state",
+                "none",
+                "--listen",
+                "127.0.0.1:0",
+                "--listen",
+                &format!("amqp+rdma://{address}"),
+            ])
             .args(["--log-level", "debug", "--log-format", "json", "--loopback-users", "nobody"])
             // Memory is short in the lab.
             .args(["--shards", "1", "--rdma-receive-buffers", "1024"])

@@ -34,7 +34,7 @@ impl LimitedBroker {
             command.env_remove(name);
         }
         let child = command
-            .args(["broker", "--listen", "127.0.0.1:0", "--shards", "1", "--log-format", "json"])
+            .args(["broker", "--state", "none", "--listen", "127.0.0.1:0", "--shards", "1", "--log-format", "json"])
             .args(["--memory-limit", &format!("{limit_mib}MiB")])
             .arg("--config")
             .arg(&configuration)

@@ -58,7 +58,7 @@ fn files_are_checked_and_written() {
     let expect = format!("{broken}: .queues[0].vhost: it is missing");
     for (words, status, who) in [
         (&["definitions", "check", &broken][..], 1, "harrier definitions: "),
-        (&["broker", "--definitions", &broken], 2, "harrier broker: --definitions: "),
+        (&["broker", "--state", "none", "--definitions", &broken], 2, "harrier broker: --definitions: "),
         (&["definitions", "export", "--definitions", &broken], 2, "harrier definitions: --definitions: "),
     ] {
         let (found, _, stderr) = said(words);

@@ -1,6 +1,6 @@
 //! A broker with a state folder: what it defined and confirmed is there when it is started again.
 
-use crate::{BrokerProcess, TempFolder, output};
+use crate::{BrokerProcess, TempFolder, field, harrier, output};
 use client::{Client, ClientChannel, ExchangeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
 use wire::{Properties, RawProperties, Table};
@@ -110,6 +110,47 @@ fn a_default_user_is_there_only_at_the_first_start() {
     login(&broker, "alice:secret").expect("she is still defined");
     login(&broker, "guest:guest").expect_err("nobody has defined the default user");
     stop(broker);
+}
+
+/// A broker as a unit of systemd with a state folder would be started: nothing on its command line says where it is.
+fn start_as_unit(folder: &str, port_of: &[&str]) -> BrokerProcess {
+    let mut program = harrier();
+    program.env("STATE_DIRECTORY", folder).args(["broker", "--log-format", "json"]).args(port_of);
+    BrokerProcess::spawn(program, "the state folder keeps what is durable")
+}
+
+#[test]
+fn the_default_folder_keeps_what_is_durable_and_is_told_at_the_start() {
+    let folder = TempFolder::new("store-default");
+    let state = folder.path("state");
+    let listen = ["--listen", "127.0.0.1:0", "--shards", "1"];
+    let begin = || {
+        let mut broker = start_as_unit(&state, &listen);
+        assert!(broker.ready.contains(&format!("\"folder\":\"{state}\"")), "{}", broker.ready);
+        assert!(broker.ready.contains("\"is_default\":true"), "{}", broker.ready);
+        broker.address = field(&broker.await_line(READY), "addresses");
+        broker
+    };
+    let broker = begin();
+    let (mut client, channel) = connect(&broker);
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
+    publish(&mut client, channel, Publish::to("", "q"), b"kept");
+    client.wait_confirms(channel, 0).expect("confirmed");
+    let second = harrier().env("STATE_DIRECTORY", &state).args(["broker"]).args(listen).output().expect("it ends");
+    let error = String::from_utf8_lossy(&second.stderr);
+    let owner = format!("another broker (process {}) uses this folder", broker.child.id());
+    assert!(second.status.code() == Some(1) && error.contains(&owner), "{error}");
+    assert!(error.contains("(--state chooses another folder, or none)"), "{error}");
+    drop(client);
+    drop(broker);
+    let broker = begin();
+    let (mut client, channel) = connect(&broker);
+    let message = client.get(channel, "q", true).expect("an answer").expect("a message");
+    assert_eq!(message.body(), b"kept");
+    client.close().expect("closed");
+    stop(broker);
+    let chosen = BrokerProcess::start_until(&["--listen", "127.0.0.1:0", "--state", &state], "the state folder keeps");
+    assert!(chosen.ready.contains("\"is_default\":false"), "{}", chosen.ready);
 }
 
 #[test]

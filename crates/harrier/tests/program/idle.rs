@@ -53,7 +53,8 @@ fn until(what: &str, is_so: impl FnMut() -> bool) {
 fn with_another_file(arrange: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &format!("{arrange} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_harrier")]);
-    command.args(["broker", "--log-format", "json", "--listen", "127.0.0.1:0", "--idle-processors", "poll"]);
+    command.args(["broker", "--state", "none", "--log-format", "json", "--listen", "127.0.0.1:0"]);
+    command.args(["--idle-processors", "poll"]);
     command
 }
 

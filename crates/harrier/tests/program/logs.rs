@@ -27,7 +27,7 @@ struct LoggingBroker {
 impl LoggingBroker {
     fn start(words: &[&str]) -> Self {
         let mut program = harrier();
-        program.args(["broker", "--listen", "127.0.0.1:0", "--shards", "1"]).args(words);
+        program.args(["broker", "--state", "none", "--listen", "127.0.0.1:0", "--shards", "1"]).args(words);
         let mut child = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut broker = LoggingBroker { child, log, ready: String::new() };

@@ -88,7 +88,7 @@ fn a_broken_hash_is_told_with_its_place() {
     let folder = TempFolder::new("broken-hash");
     let config = folder.path("harrier.toml");
     std::fs::write(&config, "[[user]]\nname = \"a\"\npassword_hash = \"x\"\n").expect("writes");
-    let output = super::output(&["broker", "--config", &config]);
+    let output = super::output(&["broker", "--state", "none", "--config", &config]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
         stderr.starts_with(&format!("harrier broker: {config}:1: user.password_hash: neither a PHC string")),

@@ -220,7 +220,8 @@ fn what_is_wrong_with_a_policy_is_told_with_its_place() {
     ];
     for (text, expect) in cases {
         configuration.write(&text);
-        let output = output(&["broker", "--listen", "127.0.0.1:0", "--config", &configuration.path()]);
+        let output =
+            output(&["broker", "--state", "none", "--listen", "127.0.0.1:0", "--config", &configuration.path()]);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{text}: {stderr}");
         assert!(stderr.starts_with(&format!("harrier broker: {}{expect}", configuration.path())), "{text}: {stderr}");

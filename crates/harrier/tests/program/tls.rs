@@ -151,7 +151,7 @@ fn certificates_that_cannot_be_used_are_told_with_their_setting() {
     let (a, b) = (authority.issue("a", &[]), authority.issue("b", &[]));
     let (certificate, key, other) = (shown(&a.certificate), shown(&a.key), shown(&b.key));
     let ca = shown(&authority.ca);
-    let listen = ["broker", "--listen", "tls://127.0.0.1:0"];
+    let listen = ["broker", "--state", "none", "--listen", "tls://127.0.0.1:0"];
     let cases: &[(&[&str], String)] = &[
         (&[], "--listen: an address with TLS needs tls_certificates and tls_keys".to_owned()),
         (&["--tls-certificates", &certificate], "--tls-certificates: there are 1 certificates and 0 keys".to_owned()),
