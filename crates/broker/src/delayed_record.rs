@@ -20,8 +20,8 @@ pub(crate) fn delayed_uid(shard: ShardId) -> QueueUid {
     }
 }
 
-/// The shard whose delayed messages have this number.
-pub(crate) fn delaying_shard(uid: QueueUid) -> Option<ShardId> {
+/// The shard whose delayed messages have this number in a store; `None` if it is a queue's number.
+pub fn delaying_shard(uid: QueueUid) -> Option<ShardId> {
     u16::try_from(u64::MAX - uid.number()).ok().map(ShardId)
 }
 

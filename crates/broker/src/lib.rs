@@ -93,6 +93,7 @@ mod work_runner;
 pub use crate::broker::Broker;
 pub use crate::broker_options::{BrokerCounters, BrokerOptions};
 pub use admin_request::{AdminRequest, AdminRequestError};
+pub use delayed_record::delaying_shard;
 pub use direct_reply::ReplyAddress;
 pub use effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
 pub use ids::{ConnectionSlot, QueuePosition};

@@ -83,11 +83,12 @@ impl DurableDefinitions {
         QueueUid::new(self.last_uid.saturating_add(1)).unwrap_or(QueueUid::FIRST)
     }
 
-    /// Spreads the queues over so many shards, where there were others: each goes on where its number leads.
+    /// Spreads the queues over so many shards, where there was another number of them: evenly, in the order in which they were
+    /// declared.
     pub fn spread_over(&mut self, shards: u16) {
         for vhost in self.vhosts.values_mut() {
             for queue in vhost.value.queues.values_mut() {
-                queue.value.home %= shards.max(1);
+                queue.value.home = (queue.value.uid.number() % u64::from(shards.max(1))) as u16;
             }
         }
     }

@@ -72,6 +72,12 @@ fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> 
     file.chain(named).chain(plan)
 }
 
+/// A state folder that cannot be used: no error of usage.
+fn unusable_folder(config: &BrokerConfig, is_default: bool, why: String) -> RunFailure {
+    let choice = if is_default { " (--state chooses another folder, or none)" } else { "" };
+    RunFailure { text: format!("{}{choice}", config.fault("state", why)), status: ExitCode::FAILURE }
+}
+
 /// Says where the broker's state is, and what follows from that.
 fn log_folder(folder: Option<&str>, is_default: bool) {
     match folder {
@@ -88,20 +94,14 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         config.state = Some(folder.to_string_lossy().into_owned());
     }
     let state = BrokerIdentity::open(config.state_folder(), config.cluster_name.as_deref());
-    // An unusable folder is not a usage error.
-    let unusable = |why: String| {
-        let choice = if has_default_folder { " (--state chooses another folder, or none)" } else { "" };
-        RunFailure { text: format!("{}{choice}", config.fault("state", why)), status: ExitCode::FAILURE }
-    };
     let state = state.map_err(|(setting, why)| match setting {
-        "state" => unusable(why),
+        "state" => unusable_folder(&config, has_default_folder, why),
         setting => config.fault(setting, why).into(),
     })?;
     let cluster_name = state.cluster_name.clone();
     let store =
         state.folder.as_ref().map(|folder| crate::options::store(&config, config.shard_count(&machine), folder));
-    let store = store.transpose().map_err(&unusable)?;
-    let federation = FederationAdmin::of(state).map_err(unusable)?;
+    let store = store.transpose().map_err(|why| unusable_folder(&config, has_default_folder, why))?;
     if let Some(store) = store.as_ref().filter(|_| config.shards == 0) {
         // Messages stay in their logs, wherever the folder is moved to.
         config.shards = store.logs;
@@ -112,6 +112,11 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    let unusable = |why: String| unusable_folder(&config, has_default_folder, why);
+    if let (Some(folder), Some(store)) = (&state.folder, &mut options.store) {
+        crate::resharding::reshard(folder, store, options.shards, &options.catalog).map_err(unusable)?;
+    }
+    let federation = FederationAdmin::of(state).map_err(unusable)?;
     let kept = IneffectiveDefinitions::default();
     if let Some(path) = &config.definitions
         && let Ok(file) = crate::initial_definitions::read(path)

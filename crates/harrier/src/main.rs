@@ -25,6 +25,7 @@ mod proxy;
 mod rdma;
 mod rdma_options;
 mod reload;
+mod resharding;
 mod route;
 mod route_spec;
 mod secret_file;

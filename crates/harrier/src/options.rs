@@ -81,6 +81,7 @@ pub fn options(
 /// The folder has another store than it says, or its disk refuses something.
 pub fn store(config: &BrokerConfig, shards: u16, folder: &StateFolder) -> Result<StoreOptions, String> {
     let file = StoreFile::open(folder, shards)?;
+    let shards = if config.shards == 0 { file.logs } else { shards };
     Ok(StoreOptions {
         definitions_folder: file.definitions_path(folder),
         log_folder: file.log_path(folder),
@@ -91,7 +92,7 @@ pub fn store(config: &BrokerConfig, shards: u16, folder: &StateFolder) -> Result
             config::StoreSync::Always => shard::StoreSync::Always,
             config::StoreSync::Never => shard::StoreSync::Never,
         },
-        disk_free_limit: config.disk_free_limit_bytes(file.logs),
+        disk_free_limit: config.disk_free_limit_bytes(shards),
         loses_damaged: config.store_lose_damaged,
         definitions: Vec::new(),
     })

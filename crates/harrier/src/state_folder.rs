@@ -195,7 +195,14 @@ impl StateFolder {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, &place)?;
-        // The rename is durable once the folder is synced.
+        self.sync()
+    }
+
+    /// Makes the names of what is in it durable.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
 

@@ -16,10 +16,10 @@ pub const FILE: &str = "store.toml";
 /// The only format that this program reads and writes.
 const FORMAT: i64 = 1;
 
-/// The folder of the definitions' segments.
+/// The folder of the definitions' segments; each time that the number of logs has changed it has a number behind that.
 const DEFINITIONS: &str = "definitions";
 
-/// The folder of the messages' segments, unless the number of logs has been changed.
+/// The folder of the messages' segments, likewise.
 const LOG: &str = "log";
 
 /// Which store a state folder has.
@@ -31,6 +31,10 @@ pub struct StoreFile {
     pub logs: u16,
     /// The name of the folder with the messages' segments.
     pub log_folder: String,
+    /// The name of the folder with the definitions' segments.
+    pub definitions_folder: String,
+    /// Names of folders that are no part of the store, and to be removed.
+    pub unused_folders: Vec<String>,
 }
 
 impl StoreFile {
@@ -39,15 +43,65 @@ impl StoreFile {
     /// # Errors
     /// The file cannot be read or written or is wrong, or a folder is missing or cannot be made.
     pub fn open(folder: &StateFolder, logs: u16) -> Result<StoreFile, String> {
-        if let Some(file) = StoreFile::load(folder)? {
+        if let Some(mut file) = StoreFile::load(folder)? {
+            file.remove_unused(folder)?;
             return Ok(file);
         }
-        let file = StoreFile { id: store_id().map_err(|error| error.to_string())?, logs, log_folder: LOG.to_owned() };
-        for path in [file.definitions_path(folder), file.log_path(folder)] {
-            make_empty(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
+        let file = StoreFile {
+            id: store_id().map_err(|error| error.to_string())?,
+            logs,
+            log_folder: LOG.to_owned(),
+            definitions_folder: DEFINITIONS.to_owned(),
+            unused_folders: Vec::new(),
+        };
+        file.make_folders(folder)?;
         file.store(folder)?;
         Ok(file)
+    }
+
+    /// The same store with so many logs, in folders that do not exist yet.
+    pub fn successor(&self, logs: u16) -> StoreFile {
+        let number = |name: &str| name.rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(1u64);
+        let next = number(&self.log_folder).max(number(&self.definitions_folder)) + 1;
+        let (log_folder, definitions_folder) = (format!("{LOG}-{next}"), format!("{DEFINITIONS}-{next}"));
+        StoreFile { id: self.id, logs, log_folder, definitions_folder, unused_folders: Vec::new() }
+    }
+
+    /// The names of its folders.
+    pub fn folders(&self) -> Vec<String> {
+        vec![self.log_folder.clone(), self.definitions_folder.clone()]
+    }
+
+    /// Makes its folders, which have nothing in them.
+    ///
+    /// # Errors
+    /// The system refuses it, or there is something in them.
+    pub fn make_folders(&self, folder: &StateFolder) -> Result<(), String> {
+        for path in [self.definitions_path(folder), self.log_path(folder)] {
+            make_empty(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        folder.sync().map_err(|error| format!("{}: {error}", folder.path().display()))
+    }
+
+    /// Removes the folders that are no part of the store.
+    ///
+    /// # Errors
+    /// The system refuses it; the file still names them.
+    pub fn remove_unused(&mut self, folder: &StateFolder) -> Result<(), String> {
+        if self.unused_folders.is_empty() {
+            return Ok(());
+        }
+        for name in &self.unused_folders {
+            let path = folder.path().join(name);
+            match std::fs::remove_dir_all(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(format!("{} cannot be removed: {error}", path.display()));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.unused_folders.clear();
+        self.store(folder)
     }
 
     /// The store of a state folder, if there is one.
@@ -71,18 +125,20 @@ impl StoreFile {
     /// # Errors
     /// The system refuses it; the file is unchanged.
     pub fn store(&self, folder: &StateFolder) -> Result<(), String> {
-        let StoreFile { id, logs, log_folder } = self;
-        let log_folder = config::quoted(log_folder);
+        let StoreFile { id, logs, log_folder, definitions_folder, unused_folders } = self;
+        let [log_folder, definitions_folder] = [log_folder, definitions_folder].map(|name| config::quoted(name));
+        let unused = unused_folders.iter().map(|name| config::quoted(name)).collect::<Vec<_>>().join(", ");
         let text = format!(
             "# The store of durable definitions and messages. Written by the broker; not to be edited.\n\
-             format = {FORMAT}\nid = \"{id:032x}\"\nlogs = {logs}\nlog_folder = {log_folder}\n"
+             format = {FORMAT}\nid = \"{id:032x}\"\nlogs = {logs}\nlog_folder = {log_folder}\n\
+             definitions_folder = {definitions_folder}\nunused_folders = [{unused}]\n"
         );
         folder.write(FILE, &text).map_err(|error| format!("{FILE} cannot be written: {error}"))
     }
 
     /// The folder of the definitions' segments.
     pub fn definitions_path(&self, folder: &StateFolder) -> PathBuf {
-        folder.path().join(DEFINITIONS)
+        folder.path().join(&self.definitions_folder)
     }
 
     /// The folder of the messages' segments.
@@ -118,13 +174,35 @@ fn parse(text: &str) -> Result<StoreFile, String> {
         _ => None,
     };
     let logs = logs.ok_or("there is no number of logs")?;
-    match table.get("log_folder") {
-        // A name, and no path that leads elsewhere.
-        Some(Json::Text(name)) if name.starts_with(LOG) && !name.contains('/') => {
-            Ok(StoreFile { id, logs, log_folder: name.clone() })
+    let log_folder = match table.get("log_folder") {
+        Some(Json::Text(name)) if is_folder(name, LOG) => name.clone(),
+        _ => return Err("there is no log_folder".to_owned()),
+    };
+    let definitions_folder = match table.get("definitions_folder") {
+        None => DEFINITIONS.to_owned(),
+        Some(Json::Text(name)) if is_folder(name, DEFINITIONS) => name.clone(),
+        Some(_) => return Err("there is no definitions_folder".to_owned()),
+    };
+    let file = StoreFile { id, logs, log_folder, definitions_folder, unused_folders: Vec::new() };
+    let unused = match table.get("unused_folders") {
+        None => &[][..],
+        Some(Json::List(names)) => names,
+        Some(_) => return Err("unused_folders is no list".to_owned()),
+    };
+    let used = file.folders();
+    let unused = unused.iter().map(|name| match name {
+        Json::Text(name) if (is_folder(name, LOG) || is_folder(name, DEFINITIONS)) && !used.contains(name) => {
+            Ok(name.clone())
         }
-        _ => Err("there is no log_folder".to_owned()),
-    }
+        _ => Err("unused_folders has something else than a folder that is not used".to_owned()),
+    });
+    let unused_folders = unused.collect::<Result<_, _>>()?;
+    Ok(StoreFile { unused_folders, ..file })
+}
+
+/// Whether this is the name of a folder that begins so, and no path that leads elsewhere.
+fn is_folder(name: &str, beginning: &str) -> bool {
+    name.starts_with(beginning) && !name.contains('/')
 }
 
 #[cfg(test)]
@@ -164,6 +242,27 @@ mod tests {
     }
 
     #[test]
+    fn only_folders_that_the_file_names_as_unused_are_removed() {
+        let state = TestState::new("unused");
+        let mut made = state.open(1).expect("a store");
+        for name in ["log-2", "log-3", "definitions-2"] {
+            std::fs::create_dir(state.0.join(name)).expect("a folder");
+        }
+        made.unused_folders = vec!["log-2".to_owned(), "definitions-2".to_owned(), "log-gone".to_owned()];
+        made.store(state.1.folder.as_ref().expect("it has one")).expect("written");
+        let found = state.open(1).expect("the store");
+        assert!(found.unused_folders.is_empty() && state.open(1) == Ok(found));
+        let is_there = |name: &str| state.0.join(name).exists();
+        assert_eq!(
+            ["log", "definitions", "log-2", "definitions-2", "log-3"].map(is_there),
+            [true, true, false, false, true]
+        );
+        let next = made.successor(4);
+        assert_eq!((next.logs, next.folders()), (4, vec!["log-2".to_owned(), "definitions-2".to_owned()]));
+        assert_eq!(next.successor(1).folders(), ["log-3", "definitions-3"]);
+    }
+
+    #[test]
     fn a_store_of_which_a_part_is_missing_is_neither_used_nor_replaced() {
         let state = TestState::new("missing");
         state.open(1).expect("a store");
@@ -178,8 +277,16 @@ mod tests {
 
     #[test]
     fn what_is_no_store_file_is_told() {
-        let sound = "format = 1\nid = \"0f\"\nlogs = 2\nlog_folder = \"log-2\"\n";
-        assert_eq!(parse(sound), Ok(StoreFile { id: 15, logs: 2, log_folder: "log-2".to_owned() }));
+        let sound = "format = 1\nid = \"0f\"\nlogs = 2\nlog_folder = \"log-2\"\ndefinitions_folder = \"definitions-2\"\n\
+                     unused_folders = [\"log\"]\n";
+        let file = StoreFile {
+            id: 15,
+            logs: 2,
+            log_folder: "log-2".to_owned(),
+            definitions_folder: "definitions-2".to_owned(),
+            unused_folders: vec!["log".to_owned()],
+        };
+        assert_eq!(parse(sound), Ok(file));
         for (old, new, expect) in [
             ("format = 1", "format = 2", "the store has format 2, and this version reads format 1 only"),
             ("format = 1", "", "there is no format"),
@@ -188,6 +295,10 @@ mod tests {
             ("logs = 2", "logs = 0", "there is no number of logs"),
             ("log-2", "log/../..", "there is no log_folder"),
             ("logs = 2", "logs = ", "line 3: "),
+            ("\"definitions-2\"", "\"elsewhere\"", "there is no definitions_folder"),
+            ("[\"log\"]", "\"log\"", "unused_folders is no list"),
+            ("[\"log\"]", "[\"log-2\"]", "unused_folders has something else than a folder that is not used"),
+            ("[\"log\"]", "[\"log/../..\"]", "unused_folders has something else than a folder that is not used"),
         ] {
             let error = parse(&sound.replace(old, new)).expect_err(expect);
             assert!(error.starts_with(expect), "{error}");

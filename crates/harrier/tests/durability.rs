@@ -11,6 +11,8 @@ mod flips;
 mod ledger;
 #[path = "durability/random.rs"]
 mod random;
+#[path = "durability/shards.rs"]
+mod shards;
 #[path = "durability/traffic.rs"]
 mod traffic;
 #[path = "durability/verification.rs"]

@@ -462,7 +462,7 @@ impl Effects for ShardEffects {
 }
 
 /// What is hashed in front of a plain password.
-fn salt(rng: &mut StdRng) -> [u8; 4] {
+pub(crate) fn salt(rng: &mut StdRng) -> [u8; 4] {
     rng.next_u32().to_le_bytes()
 }
 

@@ -4,6 +4,7 @@ use crate::effects::ShardEffects;
 use crate::sessions::Sessions;
 use broker::{BodyRef, Broker, Content, Message, QueuePosition};
 use catalog::QueueUid;
+use slab::Pool;
 use std::time::Instant;
 use store::{
     Damage, FoundMessage, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError, SegmentNumber,
@@ -25,8 +26,18 @@ struct MessageRestorer<'a> {
     effects: &'a mut ShardEffects,
 }
 
-fn queue_of(uid: store::QueueUid) -> Option<QueueUid> {
+pub(crate) fn queue_of(uid: store::QueueUid) -> Option<QueueUid> {
     QueueUid::new(uid.0)
+}
+
+/// A stored message in message memory.
+pub(crate) fn kept(message: &StoredMessage<'_>, pool: &Pool) -> Message {
+    let &StoredMessage { exchange, routing_key, properties, bcc, arrived_us, body } = message;
+    let content = Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc, arrived_us };
+    match content.share_body(pool) {
+        Some(shared) => Content { body: BodyRef::Large(&shared), ..content }.keep(pool),
+        None => content.keep(pool),
+    }
 }
 
 impl RecoverySink for MessageRestorer<'_> {
@@ -37,13 +48,7 @@ impl RecoverySink for MessageRestorer<'_> {
     }
 
     fn message(&mut self, message: &StoredMessage<'_>) -> Message {
-        let &StoredMessage { exchange, routing_key, properties, bcc, arrived_us, body } = message;
-        let content = Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc, arrived_us };
-        let pool = broker::Effects::pool(self.effects);
-        match content.share_body(pool) {
-            Some(shared) => Content { body: BodyRef::Large(&shared), ..content }.keep(pool),
-            None => content.keep(pool),
-        }
+        kept(message, broker::Effects::pool(self.effects))
     }
 
     fn restore(&mut self, queue: store::QueueUid, position: Position, message: Message, found: FoundMessage) {

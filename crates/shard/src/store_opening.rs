@@ -31,11 +31,6 @@ pub enum StoreOpenError {
     },
     /// What was defined cannot be defined any more.
     Restore(RestoreFault),
-    /// The broker has another number of shards than the store has logs.
-    Logs {
-        logs: u16,
-        shards: u16,
-    },
 }
 
 impl std::fmt::Display for StoreOpenError {
@@ -48,10 +43,6 @@ impl std::fmt::Display for StoreOpenError {
             StoreOpenError::Disk(error) => error.fmt(f),
             StoreOpenError::Definitions { folder, error } => write!(f, "{folder}: {error}"),
             StoreOpenError::Restore(fault) => fault.fmt(f),
-            StoreOpenError::Logs { logs, shards } => write!(
-                f,
-                "the store has {logs} logs, one for each shard, and the broker is to have {shards}: this cannot be changed yet"
-            ),
         }
     }
 }
@@ -68,7 +59,11 @@ pub(crate) struct RecoveryTotals {
     messages: AtomicU64,
 }
 
-fn read_definitions(options: &StoreOptions, folder: &SegmentFolder) -> Result<RecoveredDefinitions, StoreOpenError> {
+/// What the journal of a store says is defined.
+pub(crate) fn read_definitions(
+    options: &StoreOptions,
+    folder: &SegmentFolder,
+) -> Result<RecoveredDefinitions, StoreOpenError> {
     folder.sync(JOURNAL_LOG)?;
     let segments = folder.segments(JOURNAL_LOG)?;
     recover_definitions(options.tag(), segments, options.on_damage(), &mut folder.clone()).map_err(|error| {
@@ -89,9 +84,7 @@ pub(crate) struct OpenStore {
 impl OpenStore {
     /// Opens the folders, and reads the definitions.
     pub fn open(options: StoreOptions, shards: u16) -> Result<Self, StoreOpenError> {
-        if options.logs != shards {
-            return Err(StoreOpenError::Logs { logs: options.logs, shards });
-        }
+        assert_eq!(options.logs, shards, "a store that has logs for another number of shards is resharded first");
         let definitions_folder = SegmentFolder::open(&options.definitions_folder)?;
         let definitions = read_definitions(&options, &definitions_folder)?;
         for damage in &definitions.damage {

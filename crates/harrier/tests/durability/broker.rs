@@ -5,7 +5,7 @@ use client::{Client, ClientChannel};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 /// What a broker logs when clients may connect.
 const READY: &str = "harrier broker is ready";
@@ -16,6 +16,11 @@ pub struct TestStateFolder(PathBuf);
 impl TestStateFolder {
     pub fn new(name: &str) -> Self {
         TestStateFolder(std::env::temp_dir().join(format!("harrier-durability-{}-{name}", std::process::id())))
+    }
+
+    /// What of a file can be read; nothing if there is none.
+    pub fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -53,6 +58,21 @@ pub struct StoredBroker {
 }
 
 impl StoredBroker {
+    /// Starts a broker, and kills it as soon as something is so. Returns whether it was before the broker was ready.
+    pub fn kill_when(folder: &TestStateFolder, options: &[&str], mut is_so: impl FnMut() -> bool) -> bool {
+        let broker = StoredBroker::spawn(folder, options);
+        let mut is_ready = false;
+        while !is_so() && !is_ready {
+            is_ready = match broker.lines.try_recv() {
+                Ok(line) => line.contains(READY),
+                Err(TryRecvError::Empty) => false,
+                Err(TryRecvError::Disconnected) => panic!("the broker has ended by itself"),
+            };
+        }
+        broker.kill();
+        !is_ready
+    }
+
     /// Starts a broker that must become ready.
     pub fn start(folder: &TestStateFolder, options: &[&str]) -> Self {
         StoredBroker::try_start(folder, options).unwrap_or_else(|(status, log)| panic!("{status}: {log}"))

@@ -167,17 +167,6 @@ fn a_second_broker_is_told_who_has_the_folder() {
 }
 
 #[test]
-fn another_number_of_threads_than_logs_is_refused() {
-    let folder = TempFolder::new("store-shards");
-    let state = folder.path("state");
-    stop(start(&state, &["--shards", "2"]));
-    let other = output(&["broker", "--listen", "127.0.0.1:0", "--state", &state, "--shards", "3"]);
-    let error = String::from_utf8_lossy(&other.stderr);
-    assert_eq!(other.status.code(), Some(1), "{error}");
-    assert!(error.contains("the store has 2 logs") && error.contains("to have 3"), "{error}");
-}
-
-#[test]
 fn without_a_state_folder_nothing_is_kept() {
     let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--state", "none"]);
     let (mut client, channel) = connect(&broker);
