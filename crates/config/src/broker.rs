@@ -11,7 +11,8 @@ use crate::field::{
 use crate::limits::{
     CONSUMER_TIMEOUT_MS_MAX, DISK_FREE_LIMIT_LEAST_DEFAULT, DISK_FREE_LIMIT_MOST, FRAME_BYTES_LEAST, FRAME_BYTES_MOST,
     MESSAGE_BYTES_MOST, RDMA_CREDITS_LEAST, RDMA_CREDITS_MOST, RDMA_RECEIVE_BUFFER_BYTES_LEAST,
-    RDMA_RECEIVE_BUFFER_BYTES_MOST, SEGMENT_BYTES_LEAST, SEGMENT_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX, TIME_S_MAX,
+    RDMA_RECEIVE_BUFFER_BYTES_MOST, SEGMENT_BYTES_LEAST, SEGMENT_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
+    STORE_GROUP_US_MAX, STORE_SYNC_US_LEAST, STORE_SYNC_US_MOST, TIME_S_MAX,
 };
 use crate::machine::Machine;
 use crate::origin::{ConfigError, ConfigFault, Origin};
@@ -239,10 +240,17 @@ settings! {
         /// /var/lib/harrier, where a service is a broker that runs as root, or the folder that its systemd unit names with
         /// StateDirectory; any other user has $XDG_STATE_HOME/harrier, or ~/.local/state/harrier without that variable.
         state: Option<String> = "", SettingKind::Text;
-        /// What a publisher confirm waits for. always: the message is on the disk, and survives a power failure; never: the
-        /// broker has the message, and writes it within moments: what was confirmed last is lost if the broker is killed or the
-        /// power fails.
-        store_sync: StoreSync = "always", SettingKind::Choice(&["always", "never"]);
+        /// What a confirm of a persistent message, and the answer to a commit, wait for. always: the message is on the disk, and
+        /// survives a power failure. A time such as 10ms: the message was written, and survives the end of the broker; the disk is
+        /// synced so long after a write, so that a power failure or a crash of the system loses what was confirmed in that time
+        /// and while the disk was synced. never: nothing; what was confirmed last is lost if the broker is killed, too, up to what
+        /// it had not written. Definitions are always on the disk before they are answered.
+        store_sync: StoreSync = "always", SettingKind::ChoiceOrTime {
+            words: &["always", "never"], least_us: STORE_SYNC_US_LEAST, most_us: STORE_SYNC_US_MOST
+        };
+        /// How long messages that a confirm waits for are held back, so that one write has more of them. Nothing is lost by it:
+        /// confirms come later by as much, and the disk has fewer writes. 0: they are written as soon as the write before is done.
+        store_group_us: u64 = "0", SettingKind::Number { unit: "microseconds", least: 0, most: STORE_GROUP_US_MAX };
         /// Bytes of the files that messages are written to. They are written through once, and used again and again.
         segment_bytes: u64 = "67108864", SettingKind::Bytes { least: SEGMENT_BYTES_LEAST, most: SEGMENT_BYTES_MOST };
         /// With less free space than this on the disk of the state folder, publishers are held back until there is more. 0: 1 GiB,

@@ -1,6 +1,7 @@
 //! The types of a configuration's fields, beside numbers and texts, and how each is made of a value.
 
 use crate::setting::SettingValue;
+use crate::time;
 
 /// How much the broker may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +116,21 @@ pub enum SanType {
 pub enum StoreSync {
     /// The message is on the disk.
     Always,
+    /// The message was written, and is on the disk after so many microseconds.
+    Later { interval_us: u64 },
     /// Nothing.
     Never,
+}
+
+impl std::fmt::Display for StoreSync {
+    /// As it is configured.
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreSync::Always => to.write_str("always"),
+            StoreSync::Later { interval_us } => to.write_str(&time::readable(*interval_us)),
+            StoreSync::Never => to.write_str("never"),
+        }
+    }
 }
 
 /// The type of a field: made of a value that its kind has checked.
@@ -246,7 +260,11 @@ impl SettingField for RdmaToken {
 
 impl SettingField for StoreSync {
     fn from_value(value: Option<&SettingValue>) -> Self {
-        if text(value) == "never" { StoreSync::Never } else { StoreSync::Always }
+        match text(value) {
+            "always" => StoreSync::Always,
+            "never" => StoreSync::Never,
+            time => StoreSync::Later { interval_us: time::parse_us(time).expect("the declaration bounds it") },
+        }
     }
 }
 

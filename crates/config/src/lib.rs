@@ -23,6 +23,7 @@ mod print;
 mod setting;
 mod size;
 mod tables;
+mod time;
 
 pub use accounts::{PasswordConfig, PermissionConfig, TopicPermissionConfig, UserConfig, VhostConfig};
 pub use broker::{BrokerConfig, SETTINGS};

@@ -66,3 +66,11 @@ pub const DISK_FREE_LIMIT_LEAST_DEFAULT: u64 = 1 << 30;
 
 /// Milliseconds that a delivery may wait for its acknowledgement, at most: ten years, like RabbitMQ's other times.
 pub const CONSUMER_TIMEOUT_MS_MAX: u64 = 315_360_000_000;
+
+/// The shortest time between two syncs of a log: a shorter one is a sync for each write, which `always` does better.
+pub const STORE_SYNC_US_LEAST: u64 = 1_000;
+/// The longest: what a power failure takes.
+pub const STORE_SYNC_US_MOST: u64 = 10_000_000;
+
+/// The longest that messages are held back for a larger write: what nobody waits for is written after as long.
+pub const STORE_GROUP_US_MAX: u64 = 10_000;

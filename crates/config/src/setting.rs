@@ -4,7 +4,7 @@
 //! Owns:   the kinds of values, their ranges and notations.
 
 use crate::limits::{LIST_ITEMS_MAX, MEMORY_LIMIT_BYTES_LEAST, TEXT_BYTES_MAX};
-use crate::size;
+use crate::{size, time};
 use toml::de::DeValue;
 
 /// One setting as declared.
@@ -41,6 +41,8 @@ pub enum SettingKind {
     Flag,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// One of these words, or a time in ms or s.
+    ChoiceOrTime { words: &'static [&'static str], least_us: u64, most_us: u64 },
     /// Text; empty for none.
     Text,
     /// Texts, in any number from `least`.
@@ -98,6 +100,7 @@ impl SettingKind {
             SettingKind::Memory
             | SettingKind::Flag
             | SettingKind::Choice(_)
+            | SettingKind::ChoiceOrTime { .. }
             | SettingKind::Text
             | SettingKind::List { .. } => 0,
         }
@@ -117,6 +120,7 @@ impl SettingKind {
             SettingKind::Memory => "SIZE",
             SettingKind::Flag => "true|false",
             SettingKind::Choice(_) => "WORD",
+            SettingKind::ChoiceOrTime { .. } => "WORD|TIME",
             SettingKind::Text => "TEXT",
             SettingKind::List { item, .. } => item,
         }
@@ -139,6 +143,14 @@ impl SettingKind {
             ),
             SettingKind::Flag => "true or false".to_owned(),
             SettingKind::Choice(words) => format!("one of {}", words.join(", ")),
+            SettingKind::ChoiceOrTime { words, least_us, most_us } => {
+                format!(
+                    "{}, or a time from {} to {}",
+                    words.join(", "),
+                    time::readable(least_us),
+                    time::readable(most_us)
+                )
+            }
             SettingKind::Text => "text, may be empty".to_owned(),
             SettingKind::List { least: 0, .. } => "a list, may be empty".to_owned(),
             SettingKind::List { .. } => "a list".to_owned(),
@@ -176,6 +188,11 @@ impl SettingKind {
             },
             SettingKind::Choice(words) if words.contains(&text) => Ok(SettingValue::Text(text.to_owned())),
             SettingKind::Choice(_) => Err(format!("'{}' is not {}", shown(text), self.form())),
+            SettingKind::ChoiceOrTime { words, .. } if words.contains(&text) => Ok(SettingValue::Text(text.to_owned())),
+            SettingKind::ChoiceOrTime { least_us, most_us, .. } => match time::parse_us(text) {
+                Some(us) if (least_us..=most_us).contains(&us) => Ok(SettingValue::Text(time::readable(us))),
+                _ => Err(format!("'{}' is not one of {}", shown(text), self.form())),
+            },
             SettingKind::Text => {
                 sound(text)?;
                 Ok(SettingValue::Text(text.to_owned()))
@@ -231,7 +248,7 @@ impl SettingKind {
             SettingKind::Number { .. } => "an integer",
             SettingKind::Bytes { .. } | SettingKind::Percent | SettingKind::Memory => "an integer or a string",
             SettingKind::Flag => "a boolean",
-            SettingKind::Choice(_) | SettingKind::Text => "a string",
+            SettingKind::Choice(_) | SettingKind::ChoiceOrTime { .. } | SettingKind::Text => "a string",
             SettingKind::List { .. } => "a list of strings",
         }
     }

@@ -134,6 +134,7 @@ impl FileThread {
                 let result = self.write(segment, block, &group);
                 Completion::Written { segment, group, result }
             }
+            Request::Sync { segment } => Completion::Synced { segment, result: self.sync_open() },
             Request::Read { segment, block, mut buffer } => {
                 let result = self.folder.read(segment, block, &mut buffer);
                 Completion::Read { segment, block, buffer, result }
@@ -146,6 +147,10 @@ impl FileThread {
     }
 
     fn write(&mut self, segment: SegmentId, block: Block, group: &SealedGroup) -> Result<(), DiskError> {
+        if self.open.as_ref().is_some_and(|(open, _)| *open != segment) {
+            // A segment that begins proves that the one before it had ended.
+            self.sync_open()?;
+        }
         let file = match &self.open {
             Some((open, file)) if *open == segment => file,
             _ => &self.open.insert((segment, self.folder.open_for_writing(segment)?)).1,
@@ -156,5 +161,18 @@ impl FileThread {
             self.open = None;
             disk_error(&format!("write block {} of", block.0), &self.folder.segment_path(segment), error)
         })
+    }
+
+    /// Makes durable what was written to the segment that was written last. Those before it are.
+    fn sync_open(&mut self) -> Result<(), DiskError> {
+        let Some((segment, file)) = self.open.as_ref().filter(|_| !self.folder.syncs_each_write()) else {
+            return Ok(());
+        };
+        let error = match file.sync_data() {
+            Ok(()) => return Ok(()),
+            Err(error) => disk_error("sync", &self.folder.segment_path(*segment), error),
+        };
+        self.open = None;
+        Err(error)
     }
 }

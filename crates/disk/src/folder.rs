@@ -25,6 +25,8 @@ pub struct SegmentFolder {
     /// The folder itself: names in it are made durable by syncing it, and no link can be put in its place.
     folder: Arc<File>,
     is_direct: bool,
+    /// What is written is durable when the write returns, and not at the next sync.
+    syncs_each_write: bool,
 }
 
 impl SegmentFolder {
@@ -40,13 +42,27 @@ impl SegmentFolder {
     pub fn open_to_read(path: &Path) -> Result<SegmentFolder, DiskError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| disk_error("open", path, error))?;
-        Ok(SegmentFolder { path: path.into(), folder: Arc::new(File::from(folder)), is_direct: true })
+        Ok(SegmentFolder {
+            path: path.into(),
+            folder: Arc::new(File::from(folder)),
+            is_direct: true,
+            syncs_each_write: true,
+        })
     }
 
     /// Whether writes go past the page cache. Some file systems, as that of memory, refuse it; then each write is followed by
     /// a sync.
     pub fn is_direct(&self) -> bool {
         self.is_direct
+    }
+
+    /// The same folder for a disk that syncs when it is asked to ([`store::Request::Sync`]).
+    pub fn syncing_later(self) -> SegmentFolder {
+        SegmentFolder { syncs_each_write: false, ..self }
+    }
+
+    pub(crate) fn syncs_each_write(&self) -> bool {
+        self.syncs_each_write
     }
 
     /// The logs that have segments here, in their order.
@@ -88,10 +104,11 @@ impl SegmentFolder {
         self.path.join(file_name(segment, SEGMENT_SUFFIX))
     }
 
-    /// Opens a segment for writing: what has been written is durable when the call returns.
+    /// Opens a segment for writing: what has been written is durable when the call returns, or when the file is synced.
     pub(crate) fn open_for_writing(&self, segment: SegmentId) -> Result<File, DiskError> {
-        let sync = if self.is_direct { OFlags::DIRECT | OFlags::DSYNC } else { OFlags::DSYNC };
-        self.open_segment(segment, OFlags::WRONLY | sync)
+        let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
+        let sync = if self.syncs_each_write { OFlags::DSYNC } else { OFlags::empty() };
+        self.open_segment(segment, OFlags::WRONLY | direct | sync)
     }
 
     /// Makes a segment, from another one if that has the same size and nobody else holds it.

@@ -125,7 +125,7 @@ impl SimulatedDisk {
                     // What it would have said is lost with whoever asked.
                     let _unheard = self.carry_out(request);
                 }
-                Request::Make { .. } | Request::Remove { .. } | Request::Read { .. } => {}
+                Request::Make { .. } | Request::Remove { .. } | Request::Read { .. } | Request::Sync { .. } => {}
             }
         }
     }
@@ -192,6 +192,8 @@ impl SimulatedDisk {
                 };
                 Completion::Read { segment, block, buffer, result }
             }
+            // Each write is durable when it is done.
+            Request::Sync { segment } => Completion::Synced { segment, result: Ok(()) },
             Request::Remove { segment } => {
                 self.segments.remove(&segment);
                 Completion::Removed { segment, result: Ok(()) }

@@ -33,10 +33,15 @@ struct TestFileDisk {
 
 impl TestFileDisk {
     fn new() -> Self {
+        TestFileDisk::with(|folder| folder)
+    }
+
+    /// A disk on a folder that is written in another way.
+    fn with(way: impl Fn(SegmentFolder) -> SegmentFolder) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_path_buf();
         let (wake, woken) = channel();
-        let segments = SegmentFolder::open(&path).expect("a folder that can be opened");
+        let segments = way(SegmentFolder::open(&path).expect("a folder that can be opened"));
         // Once the test is over nobody listens.
         let wake = Box::new(move || wake.send(()).unwrap_or_default());
         let disk = FileDisk::start(segments, "disk-3", wake).expect("a thread");
@@ -96,6 +101,7 @@ impl TestDisk for SimulatedDisk {
 
 fn each_disk(test: impl Fn(&mut dyn TestDisk)) {
     test(&mut TestFileDisk::new());
+    test(&mut TestFileDisk::with(SegmentFolder::syncing_later));
     test(&mut SimulatedDisk::new(1, DiskFaults::default()));
 }
 
@@ -291,4 +297,16 @@ fn requests_beyond_what_the_thread_holds_are_completed_too() {
 #[test]
 fn there_is_free_space() {
     each_disk(|disk| assert!(disk.free_bytes().expect("a number") > SEGMENT_BYTES));
+}
+
+#[test]
+fn a_sync_is_complete_also_when_nothing_was_written() {
+    each_disk(|disk| {
+        for numbers in [0..0, 0..3] {
+            append(disk, LogEnd::empty(STORE, LOG), numbers);
+            disk.submit(Request::Sync { segment: segment(1) });
+            let Completion::Synced { result, .. } = complete(disk) else { panic!("another completion") };
+            assert_eq!(result, Ok(()));
+        }
+    });
 }

@@ -7,7 +7,7 @@ use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
 use crate::{USAGE_STATUS, greeting, log, plan_file, print, print_error, secret_file, tls};
-use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin};
+use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin, StoreSync};
 use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -78,11 +78,24 @@ fn unusable_folder(config: &BrokerConfig, is_default: bool, why: String) -> RunF
     RunFailure { text: format!("{}{choice}", config.fault("state", why)), status: ExitCode::FAILURE }
 }
 
-/// Says where the broker's state is, and what follows from that.
-fn log_folder(folder: Option<&str>, is_default: bool) {
-    match folder {
-        Some(folder) => tracing::info!(folder, is_default, "the state folder keeps what is durable"),
-        None => tracing::info!("there is no state folder: everything is in memory, and ends with the broker"),
+/// Says where the broker's state is, and what a confirm means there.
+fn log_folder(config: &BrokerConfig, is_default: bool) {
+    let Some(folder) = config.state_folder() else {
+        return tracing::info!("there is no state folder: everything is in memory, and ends with the broker");
+    };
+    let (store_sync, store_group_us, segment_bytes) = (config.store_sync, config.store_group_us, config.segment_bytes);
+    tracing::info!(
+        folder,
+        is_default,
+        %store_sync,
+        store_group_us,
+        segment_bytes,
+        "the state folder keeps what is durable"
+    );
+    match store_sync {
+        StoreSync::Always => {}
+        StoreSync::Later { .. } => tracing::info!(%store_sync, "a power failure loses what was confirmed in this time"),
+        StoreSync::Never => tracing::info!("a crash of the broker loses what was confirmed last"),
     }
 }
 
@@ -108,7 +121,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     }
     let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name, store)?;
     let _log = log::begin(config.log_level, config.log_format);
-    log_folder(config.state_folder(), has_default_folder);
+    log_folder(&config, has_default_folder);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

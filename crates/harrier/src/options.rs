@@ -90,8 +90,10 @@ pub fn store(config: &BrokerConfig, shards: u16, folder: &StateFolder) -> Result
         segment_bytes: config.segment_bytes,
         sync: match config.store_sync {
             config::StoreSync::Always => shard::StoreSync::Always,
+            config::StoreSync::Later { interval_us } => shard::StoreSync::Later { interval_us },
             config::StoreSync::Never => shard::StoreSync::Never,
         },
+        group_delay_us: config.store_group_us,
         disk_free_limit: config.disk_free_limit_bytes(shards),
         loses_damaged: config.store_lose_damaged,
         definitions: Vec::new(),
@@ -173,6 +175,7 @@ mod tests {
         assert_eq!(settings::PASSWORD_BYTES_MAX, catalog::limits::PASSWORD_BYTES_MAX);
         assert_eq!(settings::SEGMENT_BYTES_LEAST, store::limits::SEGMENT_BYTES_MIN);
         assert_eq!(settings::SEGMENT_BYTES_MOST, store::limits::SEGMENT_BYTES_MAX);
+        assert_eq!(settings::STORE_GROUP_US_MAX, store::limits::LAZY_WRITE_US);
     }
 
     #[test]

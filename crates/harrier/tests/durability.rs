@@ -46,15 +46,25 @@ fn check_store(folder: &TestStateFolder) {
 
 #[test]
 fn what_was_confirmed_survives_each_kill() {
+    survive_kills("kills", &[], KILLS);
+}
+
+/// Whoever is killed has written what was confirmed, and its disk has not synced it.
+#[test]
+fn what_was_confirmed_before_it_is_synced_survives_each_kill() {
+    survive_kills("kills-later", &["--store-sync", "200ms", "--store-group-us", "300"], KILLS / 2);
+}
+
+fn survive_kills(name: &str, options: &[&str], kills: u64) {
     let first = number_of("HARRIER_SEED", 1);
-    let folder = TestStateFolder::new("kills");
+    let folder = TestStateFolder::new(name);
     let mut ledger = Ledger::default();
-    for seed in first..first + number_of("HARRIER_KILLS", KILLS) {
+    for seed in first..first + number_of("HARRIER_KILLS", kills) {
         let mut random = SeededRandom::new(seed);
         if random.one_in(3) {
             StoredBroker::kill_at_start(&folder, 1 + random.below(3) as usize);
         }
-        let broker = StoredBroker::start(&folder, &[]);
+        let broker = StoredBroker::start(&folder, options);
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("before kill {seed}: {why}"));
         // More often few than many: the first writes of a life are the ones that differ.
         let confirms = random.below(CONFIRMS_MAX).min(random.below(CONFIRMS_MAX));

@@ -190,7 +190,10 @@ impl DefinitionJournal {
     fn complete(&mut self, completion: Completion, now_us: u64) -> Option<JournalEvent> {
         let written = match &completion {
             Completion::Written { segment, .. } => Some(segment.number),
-            Completion::Made { .. } | Completion::Read { .. } | Completion::Removed { .. } => None,
+            Completion::Made { .. }
+            | Completion::Synced { .. }
+            | Completion::Read { .. }
+            | Completion::Removed { .. } => None,
         };
         match self.writer.complete(completion, now_us)? {
             LogEvent::Durable(group) => {

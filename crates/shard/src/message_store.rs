@@ -18,6 +18,8 @@ use store::{DiskError, MessageLog, MessageLogEvent, MessageLogOptions, Position,
 pub enum StoreSync {
     /// The message is on the disk.
     Always,
+    /// The message was written, and the disk is synced so many microseconds later.
+    Later { interval_us: u64 },
     /// Nothing: it is written soon.
     Never,
 }
@@ -27,6 +29,8 @@ pub enum StoreSync {
 pub struct MessageStoreOptions {
     pub segment_bytes: u64,
     pub sync: StoreSync,
+    /// How long a group that somebody waits for is held back, so that it has more.
+    pub group_delay_us: u64,
     /// Free bytes of the disk below which publishers are held back.
     pub disk_free_limit: u64,
 }
@@ -64,8 +68,13 @@ impl MessageStore {
     /// A store that goes on behind what was recovered, or at the beginning ([`RecoveredLog::empty`]).
     pub fn new(recovered: RecoveredLog, disk: Box<dyn Disk>, options: MessageStoreOptions) -> Self {
         let log_options = MessageLogOptions { segment_bytes: options.segment_bytes };
+        let mut log = MessageLog::new(recovered, log_options);
+        log.set_group_delay(options.group_delay_us);
+        if let StoreSync::Later { interval_us } = options.sync {
+            log.sync_later(interval_us);
+        }
         MessageStore {
-            log: MessageLog::new(recovered, log_options),
+            log,
             disk,
             options,
             gate: DurabilityGate::default(),
@@ -87,7 +96,7 @@ impl MessageStore {
 
     fn result(&self, ticket: u64) -> AppendResult {
         match self.options.sync {
-            StoreSync::Always => AppendResult::Pending(ticket),
+            StoreSync::Always | StoreSync::Later { .. } => AppendResult::Pending(ticket),
             StoreSync::Never => AppendResult::Durable,
         }
     }
@@ -141,7 +150,7 @@ impl MessageStore {
     /// Asks the disk for what is due. What has been appended may depend on definitions up to this version.
     pub fn submit(&mut self, definitions_version: u64, now_us: u64) {
         // Before the end everything is due, and the mark that proves it.
-        let now_us = if self.is_closing { now_us + MARK_DELAY_US } else { now_us };
+        let now_us = if self.is_closing { now_us + self.closing_us() } else { now_us };
         while let Some(request) = self.log.poll(now_us) {
             if matches!(request, Request::Write { .. }) {
                 self.gate.on_write(definitions_version);
@@ -151,6 +160,14 @@ impl MessageStore {
         }
         let event = self.log.take_event();
         event.into_iter().for_each(|event| self.on_event(event));
+    }
+
+    /// How long nothing waits at the end.
+    fn closing_us(&self) -> u64 {
+        match self.options.sync {
+            StoreSync::Later { interval_us } => MARK_DELAY_US.max(interval_us),
+            StoreSync::Always | StoreSync::Never => MARK_DELAY_US,
+        }
     }
 
     /// The ticket up to which messages are durable, with the definitions that they need; `None` if it is none more.

@@ -206,7 +206,8 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
     definitions.spread_over(to.logs);
 
     let new_folder = SegmentFolder::open(&to.log_folder)?;
-    let message_options = MessageStoreOptions { sync: StoreSync::Always, disk_free_limit: 0, ..options.messages() };
+    let message_options =
+        MessageStoreOptions { sync: StoreSync::Always, group_delay_us: 0, disk_free_limit: 0, ..options.messages() };
     let stores = (0..to.logs).map(|number| {
         let log = LogId(number.into());
         let disk = FileDisk::start(new_folder.clone(), &format!("new-log-{number}"), wake())?;

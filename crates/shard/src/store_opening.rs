@@ -118,7 +118,8 @@ impl OpenStore {
             .recover_messages(source, now)
             .map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
         totals.messages.fetch_add(recovered.messages, Ordering::Relaxed);
-        let disk = FileDisk::start(folder.clone(), &format!("disk-{}", log.0), signal.callback())?;
+        let disk =
+            FileDisk::start(options.written_folder(folder.clone()), &format!("disk-{}", log.0), signal.callback())?;
         shard.set_store(MessageStore::new(recovered, Box::new(disk), options.messages()));
         if shard.id() == ShardId(0) {
             let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", signal.callback())?;

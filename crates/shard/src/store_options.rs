@@ -2,6 +2,7 @@
 
 use crate::message_store::{MessageStoreOptions, StoreSync};
 use catalog::Definition;
+use disk::SegmentFolder;
 use std::path::PathBuf;
 use store::{OnDamage, StoreTag};
 
@@ -17,6 +18,8 @@ pub struct StoreOptions {
     pub segment_bytes: u64,
     /// What a confirm waits for.
     pub sync: StoreSync,
+    /// How long a group that a confirm waits for is held back, so that it has more.
+    pub group_delay_us: u64,
     /// Free bytes of the disk below which publishers are held back.
     pub disk_free_limit: u64,
     /// Starts without what cannot be read. Otherwise damage is an error.
@@ -34,10 +37,16 @@ impl StoreOptions {
         if self.loses_damaged { OnDamage::Skip } else { OnDamage::Fail }
     }
 
+    /// The folder of messages for a disk that syncs as it is to.
+    pub(crate) fn written_folder(&self, folder: SegmentFolder) -> SegmentFolder {
+        if matches!(self.sync, StoreSync::Later { .. }) { folder.syncing_later() } else { folder }
+    }
+
     pub(crate) fn messages(&self) -> MessageStoreOptions {
         MessageStoreOptions {
             segment_bytes: self.segment_bytes,
             sync: self.sync,
+            group_delay_us: self.group_delay_us,
             disk_free_limit: self.disk_free_limit,
         }
     }

@@ -76,8 +76,12 @@ struct World {
     shared: Arc<SharedState>,
 }
 
-const OPTIONS: MessageStoreOptions =
-    MessageStoreOptions { segment_bytes: SEGMENT_BYTES, sync: StoreSync::Always, disk_free_limit: 0 };
+const OPTIONS: MessageStoreOptions = MessageStoreOptions {
+    segment_bytes: SEGMENT_BYTES,
+    sync: StoreSync::Always,
+    group_delay_us: 0,
+    disk_free_limit: 0,
+};
 
 fn new_shard(epoch: Instant, shared: &Arc<SharedState>) -> Shard {
     let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(UnheardWake))]).pop().expect("mail for one");

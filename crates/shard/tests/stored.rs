@@ -41,6 +41,7 @@ fn options(folder: &Path, store: impl FnOnce(StoreOptions) -> StoreOptions) -> S
         logs: SHARDS,
         segment_bytes: 4 << 20,
         sync: StoreSync::Always,
+        group_delay_us: 0,
         disk_free_limit: 0,
         loses_damaged: false,
         definitions: options.definitions.clone(),

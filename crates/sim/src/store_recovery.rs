@@ -54,7 +54,12 @@ fn attach_log(shard: &mut Shard, number: usize, mut disk: SharedDisk, now: Insta
     let source = LogSource { reader: &mut disk, store, log, segments, on_damage: OnDamage::Fail };
     let recovered = shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
-    let options = MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };
+    let options = MessageStoreOptions {
+        segment_bytes: SEGMENT_BYTES_MIN,
+        sync: StoreSync::Always,
+        group_delay_us: 0,
+        disk_free_limit: 0,
+    };
     shard.set_store(MessageStore::new(recovered, Box::new(disk), options));
     Ok(())
 }

@@ -63,6 +63,7 @@ impl MeasuredLog {
         while let Some(request) = self.log.poll(now_us) {
             let completion = match request {
                 Request::Make { segment, .. } => Completion::Made { segment, result: Ok(()) },
+                Request::Sync { segment } => Completion::Synced { segment, result: Ok(()) },
                 Request::Remove { segment } => Completion::Removed { segment, result: Ok(()) },
                 Request::Write { segment, group, .. } => {
                     self.written_bytes += group.bytes().len() as u64;

@@ -25,6 +25,7 @@ mod request;
 mod scan;
 mod segment_header;
 mod segment_supply;
+mod sync_schedule;
 mod uid_map;
 mod varint;
 

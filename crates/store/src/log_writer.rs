@@ -12,6 +12,7 @@ use crate::log_event::LogEvent;
 use crate::request::{Completion, DiskError, Request, SealedGroup};
 use crate::segment_header::SegmentStart;
 use crate::segment_supply::SegmentSupply;
+use crate::sync_schedule::{SyncSchedule, UnsyncedWrites};
 use std::collections::VecDeque;
 
 /// The segment that is being filled.
@@ -65,6 +66,8 @@ pub struct LogWriter {
     unused: Vec<Group>,
     /// When the last write was completed, while no mark proves it.
     unmarked_since_us: Option<u64>,
+    /// Its disk syncs when it is asked to. Otherwise each write is durable when it is complete.
+    syncs: Option<SyncSchedule>,
     failed: bool,
 }
 
@@ -86,8 +89,15 @@ impl LogWriter {
             writing: None,
             unused: Vec::new(),
             unmarked_since_us: None,
+            syncs: None,
             failed: false,
         }
+    }
+
+    /// The disk syncs when it is asked to: so long after a write. A group is told to be durable when it is written, and survives
+    /// the end of the process; it survives a power failure once it is synced.
+    pub fn sync_later(&mut self, interval_us: u64) {
+        self.syncs = Some(SyncSchedule::new(interval_us));
     }
 
     /// Appends what `put` puts into a group, in the next one if this one has no capacity for it. Returns the group that must be
@@ -192,7 +202,8 @@ impl LogWriter {
 
     /// When [`LogWriter::poll`] has something to do although nothing has been appended.
     pub fn timer_us(&self) -> Option<u64> {
-        [self.mark_us(), self.supply.retry_us()].into_iter().flatten().min().filter(|_| !self.failed)
+        let sync_us = self.syncs.as_ref().and_then(SyncSchedule::due_us);
+        [self.mark_us(), self.supply.retry_us(), sync_us].into_iter().flatten().min().filter(|_| !self.failed)
     }
 
     fn mark_us(&self) -> Option<u64> {
@@ -204,6 +215,11 @@ impl LogWriter {
     pub fn poll(&mut self, now_us: u64, flush: bool) -> Option<Request> {
         if self.failed {
             return None;
+        }
+        if let Some(tail) = &self.tail
+            && self.syncs.as_mut().is_some_and(|syncs| syncs.begin(now_us))
+        {
+            return Some(Request::Sync { segment: SegmentId { log: self.chain.log, number: tail.number } });
         }
         if let Some(request) = self.supply.poll(now_us) {
             return Some(request);
@@ -240,6 +256,7 @@ impl LogWriter {
         let event = match completion {
             Completion::Made { segment, result } => self.supply.on_made(segment.number, result),
             Completion::Written { group, result, .. } => Some(self.on_written(group, result, now_us)),
+            Completion::Synced { result, .. } => self.on_synced(result, now_us),
             Completion::Removed { result, .. } => self.supply.on_removed(result),
             Completion::Read { .. } => None,
         };
@@ -253,13 +270,34 @@ impl LogWriter {
         if let Err(error) = result {
             return LogEvent::Failed(error);
         }
-        if let Some(number) = writing.log_start {
+        let Writing { group, last, is_data, log_start } = writing;
+        let written = UnsyncedWrites { last, is_data, log_start };
+        match &mut self.syncs {
+            None => self.on_durable(written, now_us),
+            Some(syncs) => syncs.on_written(written, now_us),
+        }
+        LogEvent::Durable(group)
+    }
+
+    fn on_synced(&mut self, result: Result<(), DiskError>, now_us: u64) -> Option<LogEvent> {
+        let synced = self.syncs.as_mut().and_then(SyncSchedule::complete).expect("a sync that was asked for");
+        match result {
+            Ok(()) => {
+                self.on_durable(synced, now_us);
+                None
+            }
+            Err(error) => Some(LogEvent::Failed(error)),
+        }
+    }
+
+    /// These writes survive a power failure.
+    fn on_durable(&mut self, durable: UnsyncedWrites, now_us: u64) {
+        if let Some(number) = durable.log_start {
             self.supply.give_back_before(number);
         }
-        self.chain.synced = writing.last;
+        self.chain.synced = durable.last;
         // A mark needs no other mark.
-        self.unmarked_since_us = writing.is_data.then_some(now_us);
-        LogEvent::Durable(writing.group)
+        self.unmarked_since_us = durable.is_data.then_some(now_us);
     }
 
     /// Sends the oldest group on its way, unless there is no segment for it.

@@ -106,6 +106,8 @@ pub struct MessageLog<M> {
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
+    /// How long a group waits for more, although somebody waits for it.
+    group_delay_us: u64,
     event: Option<MessageLogEvent>,
     has_failed: bool,
 }
@@ -140,9 +142,20 @@ impl<M: LoggedMessage> MessageLog<M> {
             mover: None,
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
+            group_delay_us: 0,
             event: None,
             has_failed: false,
         }
+    }
+
+    /// What is written is durable in the sense of [`LogWriter::sync_later`].
+    pub fn sync_later(&mut self, interval_us: u64) {
+        self.writer.sync_later(interval_us);
+    }
+
+    /// A group that somebody waits for is held back so long, so that it has more.
+    pub fn set_group_delay(&mut self, delay_us: u64) {
+        self.group_delay_us = delay_us;
     }
 
     /// Appends a message. Positions of a level grow from message to message. The ticket is durable when the message is, or
@@ -304,8 +317,17 @@ impl<M: LoggedMessage> MessageLog<M> {
             return None;
         }
         let is_moving = self.mover.as_ref().is_some_and(Mover::is_ready);
-        let write_us = if is_moving { Some(0) } else { self.clocks.due_us() }.filter(|_| self.writer.can_write());
-        [write_us, self.writer.timer_us()].into_iter().flatten().min()
+        let write_us = match is_moving {
+            true => Some(0),
+            false => self.clocks.due_us().into_iter().chain(self.awaited_us()).min(),
+        };
+        [write_us.filter(|_| self.writer.can_write()), self.writer.timer_us()].into_iter().flatten().min()
+    }
+
+    /// When what somebody waits for has been held back long enough.
+    fn awaited_us(&self) -> Option<u64> {
+        let (since_us, _) = self.clocks.list.filter(|_| self.tickets.is_awaited())?;
+        Some(since_us + self.group_delay_us)
     }
 
     /// Whether so much is unwritten that publishers should not be read.
@@ -348,7 +370,7 @@ impl<M: LoggedMessage> MessageLog<M> {
         if self.list.is_empty() && self.seen.is_empty() {
             return false;
         }
-        let is_awaited = self.tickets.is_awaited() && !self.list.is_empty();
+        let is_awaited = !self.list.is_empty() && self.awaited_us().is_some_and(|awaited_us| awaited_us <= now_us);
         is_awaited
             || self.list.bytes() >= LAZY_WRITE_BYTES
             || self.list.body_at().is_some()

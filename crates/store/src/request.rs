@@ -37,8 +37,10 @@ pub enum Request {
     /// Makes a segment of so many blocks, all of them written once, so that no later write changes the file's metadata. It and
     /// its name are durable when it is done. With `from` it is that segment, which is not needed any more, under a new name.
     Make { segment: SegmentId, blocks: u32, from: Option<SegmentNumber> },
-    /// Writes a group. It is durable when it is done.
+    /// Writes a group. It is durable when it is done, unless the disk is one that syncs when it is asked to.
     Write { segment: SegmentId, block: Block, group: SealedGroup },
+    /// Makes durable what was written to this segment, the last one, and to those before it.
+    Sync { segment: SegmentId },
     /// Fills the buffer, as far as the segment goes.
     Read { segment: SegmentId, block: Block, buffer: AlignedBuffer },
     /// Removes a segment.
@@ -55,6 +57,10 @@ pub enum Completion {
     Written {
         segment: SegmentId,
         group: SealedGroup,
+        result: Result<(), DiskError>,
+    },
+    Synced {
+        segment: SegmentId,
         result: Result<(), DiskError>,
     },
     /// So many bytes of the buffer were read: fewer than it has only at the segment's end.

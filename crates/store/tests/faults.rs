@@ -125,8 +125,35 @@ fn read(segments: &Segments, on_damage: OnDamage) -> (Result<ScanResult, ScanErr
     (result, found)
 }
 
+/// Writes that a disk has completed and not synced, all of one segment.
+#[derive(Default)]
+struct UnsyncedWrites {
+    writes: Vec<(SegmentNumber, Block, Vec<u8>)>,
+    /// A sync is under way: of so many of them, with numbers below this one.
+    syncing: Option<(usize, u64)>,
+}
+
+impl UnsyncedWrites {
+    /// Syncs the first `count`.
+    fn sync(&mut self, count: usize, to: &mut Segments) {
+        for (segment, block, bytes) in self.writes.drain(..count) {
+            to.write(segment, block, &bytes, || true);
+        }
+        self.syncing = self.syncing.map(|(all, next)| (all - count.min(all), next));
+    }
+
+    /// A disk syncs a segment before it writes to the next one.
+    fn begin_segment(&mut self, segment: SegmentNumber, to: &mut Segments) {
+        if self.writes.first().is_some_and(|(other, ..)| *other != segment) {
+            self.sync(self.writes.len(), to);
+        }
+    }
+}
+
 /// A log that has had some lives.
 struct World {
+    /// The disk is synced so long after a write, and not with each.
+    interval_us: Option<u64>,
     random: Random,
     segments: Segments,
     /// The number that is appended next.
@@ -136,12 +163,17 @@ struct World {
     now_us: u64,
     cuts: u64,
     torn: u64,
+    /// Writes that were complete and not synced at a power cut.
+    lost: u64,
 }
 
 impl World {
     /// Appends and writes until so many writes are done; then the power fails, perhaps during a write.
     fn live(&mut self, end: LogEnd, writes: u64, large: bool) {
         let mut writer = LogWriter::new(end, SEGMENT_BYTES_MIN);
+        self.interval_us.into_iter().for_each(|interval_us| writer.sync_later(interval_us));
+        let mut unsynced = UnsyncedWrites::default();
+        let mut written = self.durable;
         // The last number of each group.
         let mut groups: BTreeMap<GroupNumber, u64> = BTreeMap::new();
         let mut under_way = None;
@@ -172,20 +204,46 @@ impl World {
                         self.segments.0.remove(&segment.number);
                         assert_eq!(writer.complete(Completion::Removed { segment, result: Ok(()) }, self.now_us), None);
                     }
+                    Request::Sync { .. } => {
+                        assert!(unsynced.syncing.is_none() && self.interval_us.is_some(), "one sync at a time");
+                        unsynced.syncing = Some((unsynced.writes.len(), written));
+                    }
                     Request::Read { .. } => panic!("a writer reads nothing"),
                 }
             }
             if done >= writes && (under_way.is_some() || self.random.chance(4)) {
                 break;
             }
+            if let Some((count, next)) = unsynced.syncing.filter(|_| self.random.chance(3)) {
+                unsynced.sync(count, &mut self.segments);
+                unsynced.syncing = None;
+                let segment = SegmentId { log: LOG, number: SegmentNumber(0) };
+                assert_eq!(writer.complete(Completion::Synced { segment, result: Ok(()) }, self.now_us), None);
+                self.durable = next;
+            }
             let Some((segment, block, group)) = under_way.take_if(|_| self.random.chance(2)) else { continue };
-            self.segments.write(segment.number, block, group.bytes(), || true);
+            unsynced.begin_segment(segment.number, &mut self.segments);
+            unsynced.writes.push((segment.number, block, group.bytes().to_vec()));
             done += 1;
             let event = writer.complete(Completion::Written { segment, group, result: Ok(()) }, self.now_us);
             let Some(LogEvent::Durable(group)) = event else { panic!("{event:?}") };
             let durable = groups.range(..=group).next_back().map_or(self.durable, |(_, &next)| next);
-            assert!(durable >= self.durable);
-            self.durable = durable;
+            assert!(durable >= written);
+            written = durable;
+            if self.interval_us.is_none() {
+                unsynced.sync(1, &mut self.segments);
+                self.durable = written;
+            }
+        }
+        if let Some((segment, ..)) = &under_way {
+            unsynced.begin_segment(segment.number, &mut self.segments);
+        }
+        // Of what was not synced the disk has some, in any order.
+        for (segment, block, bytes) in unsynced.writes {
+            self.lost += 1;
+            let random = &mut self.random;
+            let share = random.below(3);
+            self.segments.write(segment, block, &bytes, || share > 0 && !random.chance(share));
         }
         if let Some((segment, block, group)) = under_way {
             self.cuts += 1;
@@ -229,13 +287,16 @@ impl World {
 }
 
 fn world(seed: u64) -> World {
-    let random = Random::new(seed);
-    World { random, segments: Segments::default(), next: 0, durable: 0, now_us: 1_000_000, cuts: 0, torn: 0 }
+    let (random, segments) = (Random::new(seed), Segments::default());
+    World { interval_us: None, random, segments, next: 0, durable: 0, now_us: 1_000_000, cuts: 0, torn: 0, lost: 0 }
 }
 
 /// A log with some power cuts behind it, and where it ends.
 fn lives(seed: u64) -> (World, LogEnd) {
-    let mut world = world(seed);
+    lives_of(world(seed), seed)
+}
+
+fn lives_of(mut world: World, seed: u64) -> (World, LogEnd) {
     let mut end = LogEnd::empty(STORE, LOG);
     let large = world.random.chance(3);
     for _ in 0..1 + world.random.below(4) {
@@ -263,6 +324,19 @@ fn after_power_cuts_all_that_was_durable_is_there_and_nothing_is_called_damage()
     }
     println!("{cuts} power cuts during a write, {torn} of which lost what was not durable");
     assert!(cuts > seeds() / 2 && torn > seeds() / 4, "the faults happened");
+}
+
+#[test]
+fn with_later_syncs_all_that_was_synced_is_there_and_nothing_is_called_damage() {
+    let (mut lost, mut torn) = (0, 0);
+    for seed in 0..seeds() {
+        let world = World { interval_us: Some(1 + seed % 3 * MARK_DELAY_US), ..world(seed) };
+        let (world, _) = lives_of(world, seed);
+        lost += world.lost;
+        torn += world.torn;
+    }
+    println!("{lost} writes were not synced when the power failed, and {torn} times something was lost");
+    assert!(lost > seeds() / 2 && torn > seeds() / 4, "the faults happened");
 }
 
 #[test]
@@ -324,7 +398,9 @@ fn with_a_mark_behind_it_each_flipped_bit_is_damage() {
                     world.segments.write(segment.number, block, group.bytes(), || true);
                     writer.complete(Completion::Written { segment, group, result: Ok(()) }, now_us);
                 }
-                Request::Read { .. } | Request::Remove { .. } => panic!("a writer reads and removes nothing"),
+                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } => {
+                    panic!("a writer reads and removes nothing")
+                }
             }
         }
     };

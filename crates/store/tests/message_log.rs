@@ -69,7 +69,7 @@ impl Log {
                     let write = Completion::Written { segment, group, result: Ok(()) };
                     assert!(self.writing.replace(write).is_none(), "one write at a time");
                 }
-                Request::Read { .. } | Request::Remove { .. } => panic!("{request:?}"),
+                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } => panic!("{request:?}"),
             }
         }
         let event = self.log.take_event();
@@ -301,4 +301,20 @@ fn publishers_stop_when_too_much_is_unwritten() {
         log.complete(0).poll(0);
     }
     assert_eq!(log.log.pending_bytes(), 0, "what is left of much is written at once");
+}
+
+#[test]
+fn a_group_that_is_held_back_has_what_came_meanwhile() {
+    let mut log = Log::new();
+    log.log.set_group_delay(500);
+    let first = log.log.append(QUEUE, Position(1), message(10));
+    log.log.await_durable(first);
+    assert_eq!(log.poll(1_000).written.len(), 0, "it is held back");
+    assert_eq!(log.log.timer_us(), Some(1_500));
+    let second = log.log.append(QUEUE, Position(2), message(10));
+    log.log.await_durable(second);
+    assert_eq!(log.poll(1_499).written.len(), 0);
+    assert_eq!(log.poll(1_500).written.len(), 1, "one group for both");
+    log.complete(1_600);
+    assert_eq!(log.durable, Some(second));
 }

@@ -221,7 +221,7 @@ impl World {
             match &request {
                 Request::Write { group, .. } => self.written_bytes += group.bytes().len() as u64,
                 Request::Read { .. } => self.reads += 1,
-                Request::Make { .. } | Request::Remove { .. } => {}
+                Request::Make { .. } | Request::Remove { .. } | Request::Sync { .. } => {}
             }
             self.disk.submit(request);
         }
