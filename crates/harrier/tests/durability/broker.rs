@@ -18,6 +18,11 @@ impl TestStateFolder {
         TestStateFolder(std::env::temp_dir().join(format!("harrier-durability-{}-{name}", std::process::id())))
     }
 
+    /// A folder that something else has made.
+    pub fn at(path: PathBuf) -> Self {
+        TestStateFolder(path)
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -42,6 +47,15 @@ pub fn harrier() -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// A broker that traffic is sent to.
+pub trait TestBroker: Send + 'static {
+    /// A client with a channel.
+    fn connect(&self) -> (Client, ClientChannel);
+
+    /// Ends the broker where it stands.
+    fn kill(self);
 }
 
 pub struct StoredBroker {
@@ -116,6 +130,16 @@ impl StoredBroker {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}: {}", self.lines.try_iter().collect::<Vec<_>>().join("\n"));
+    }
+}
+
+impl TestBroker for StoredBroker {
+    fn connect(&self) -> (Client, ClientChannel) {
+        StoredBroker::connect(self)
+    }
+
+    fn kill(self) {
+        StoredBroker::kill(self);
     }
 }
 
