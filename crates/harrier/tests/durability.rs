@@ -3,6 +3,8 @@
 //!
 //! `HARRIER_KILLS` sets the number of kills, `HARRIER_SEED` where they begin, `HARRIER_BIN` another program.
 
+#[path = "durability/backup.rs"]
+mod backup;
 #[path = "durability/broker.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod broker;

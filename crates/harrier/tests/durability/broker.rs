@@ -131,9 +131,14 @@ impl StoredBroker {
         Err((status, std::mem::take(&mut broker.start_log)))
     }
 
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("amqp://{}/%2F", self.address)
+    }
+
     /// A client with a channel.
     pub fn connect(&self) -> (Client, ClientChannel) {
-        let mut client = Client::connect(&format!("amqp://{}/%2F", self.address)).expect("it listens");
+        let mut client = Client::connect(&self.url()).expect("it listens");
         let channel = client.open_channel().expect("a channel");
         (client, channel)
     }
