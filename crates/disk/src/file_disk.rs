@@ -125,6 +125,9 @@ impl FileThread {
     }
 
     fn carry_out(&mut self, request: Request) -> Completion {
+        let gate = self.folder.gate().clone();
+        // Reads change nothing.
+        let _passage = (!matches!(request, Request::Read { .. })).then(|| gate.enter());
         match request {
             Request::Make { segment, blocks, from } => {
                 let result = self.folder.make(segment, blocks, from);
@@ -155,12 +158,17 @@ impl FileThread {
             Some((open, file)) if *open == segment => file,
             _ => &self.open.insert((segment, self.folder.open_for_writing(segment)?)).1,
         };
-        let written = file.write_all_at(group.bytes(), u64::from(block.0) * BLOCK_BYTES as u64);
-        written.map_err(|error| {
+        let begin = u64::from(block.0) * BLOCK_BYTES as u64;
+        let written = file.write_all_at(group.bytes(), begin);
+        let written = written.map_err(|error| {
             // What the system keeps of a failed write goes with the descriptor.
             self.open = None;
             disk_error(&format!("write block {} of", block.0), &self.folder.segment_path(segment), error)
-        })
+        });
+        if written.is_ok() {
+            self.folder.set_written(segment, begin + group.bytes().len() as u64);
+        }
+        written
     }
 
     /// Makes durable what was written to the segment that was written last. Those before it are.

@@ -5,12 +5,14 @@
 
 use crate::error::disk_error;
 use crate::limits::MAKE_BYTES;
+use crate::write_gate::WriteGate;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::limits::BLOCK_BYTES;
 use store::{AlignedBuffer, Block, DiskError, DiskErrorKind, LogId, SegmentId, SegmentNumber, SegmentReader};
 
@@ -27,6 +29,9 @@ pub struct SegmentFolder {
     is_direct: bool,
     /// What is written is durable when the write returns, and not at the next sync.
     syncs_each_write: bool,
+    gate: WriteGate,
+    /// The segments that were made since it was opened, with the bytes that were written to them.
+    made: Arc<Mutex<BTreeMap<SegmentId, u64>>>,
 }
 
 impl SegmentFolder {
@@ -47,6 +52,8 @@ impl SegmentFolder {
             folder: Arc::new(File::from(folder)),
             is_direct: true,
             syncs_each_write: true,
+            gate: WriteGate::default(),
+            made: Arc::default(),
         })
     }
 
@@ -99,6 +106,44 @@ impl SegmentFolder {
         Ok(statistics.f_bavail.saturating_mul(statistics.f_frsize))
     }
 
+    /// What is written passes this gate.
+    #[must_use]
+    pub fn with_gate(self, gate: WriteGate) -> SegmentFolder {
+        SegmentFolder { gate, ..self }
+    }
+
+    /// What every change passes.
+    pub(crate) fn gate(&self) -> &WriteGate {
+        &self.gate
+    }
+
+    /// Bytes that were written to a segment that was made since the folder was opened.
+    pub(crate) fn written(&self, segment: SegmentId) -> Option<u64> {
+        self.made().get(&segment).copied()
+    }
+
+    /// The segment of a log that is being written to.
+    pub(crate) fn last_written(&self, log: LogId) -> Option<SegmentNumber> {
+        let of_log = SegmentId { log, number: SegmentNumber(0) }..=SegmentId { log, number: SegmentNumber(u64::MAX) };
+        let made = self.made();
+        let last = made.range(of_log).rfind(|(_, bytes)| **bytes > 0);
+        last.map(|(segment, _)| segment.number)
+    }
+
+    /// A segment has so many bytes.
+    pub(crate) fn set_written(&self, segment: SegmentId, bytes: u64) {
+        self.made().insert(segment, bytes);
+    }
+
+    fn made(&self) -> MutexGuard<'_, BTreeMap<SegmentId, u64>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where a segment is.
     pub fn segment_path(&self, segment: SegmentId) -> PathBuf {
         self.path.join(file_name(segment, SEGMENT_SUFFIX))
@@ -117,7 +162,10 @@ impl SegmentFolder {
         if let Some(number) = from {
             let old = SegmentId { log: segment.log, number };
             if self.is_recyclable(old, bytes)? {
-                return self.rename(&file_name(old, SEGMENT_SUFFIX), segment);
+                self.rename(&file_name(old, SEGMENT_SUFFIX), segment)?;
+                self.made().remove(&old);
+                self.set_written(segment, 0);
+                return Ok(());
             }
             self.remove(old)?;
         }
@@ -128,12 +176,15 @@ impl SegmentFolder {
             let _unremoved = rustix::fs::unlinkat(&self.folder, &new, AtFlags::empty());
         }
         made?;
-        self.rename(&new, segment)
+        self.rename(&new, segment)?;
+        self.set_written(segment, 0);
+        Ok(())
     }
 
     /// Removes a segment; it may be gone already.
     pub(crate) fn remove(&self, segment: SegmentId) -> Result<(), DiskError> {
         let name = file_name(segment, SEGMENT_SUFFIX);
+        self.made().remove(&segment);
         match rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => self.sync_names(),
             Err(error) => Err(disk_error("remove", &self.path.join(name), error)),
@@ -178,7 +229,8 @@ impl SegmentFolder {
         self.sync_names()
     }
 
-    fn sync_names(&self) -> Result<(), DiskError> {
+    /// Makes the names in the folder durable.
+    pub fn sync_names(&self) -> Result<(), DiskError> {
         self.folder.sync_all().map_err(|error| disk_error("sync", &self.path, error))
     }
 

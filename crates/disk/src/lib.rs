@@ -12,11 +12,15 @@ mod error;
 mod file_disk;
 mod folder;
 pub mod limits;
+mod segment_backup;
 mod simulated_disk;
+mod write_gate;
 
 pub use file_disk::{FileDisk, Wake};
 pub use folder::SegmentFolder;
+pub use segment_backup::SegmentBackup;
 pub use simulated_disk::{DiskFaults, SimulatedDisk};
+pub use write_gate::{ClosedGate, WriteGate};
 
 use store::{Completion, DiskError, Request};
 

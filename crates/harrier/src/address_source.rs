@@ -1,10 +1,13 @@
 //! Addresses of brokers that are not on the command line, where everybody on the machine sees their passwords.
 
 use crate::secret_file;
+use client::Url;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
+/// The default address.
+const DEFAULT: &str = "amqp://guest:guest@127.0.0.1:5672/%2F";
 /// Bytes of an address.
 const ADDRESS_BYTES_MAX: u64 = 64 * 1024;
 
@@ -26,6 +29,19 @@ pub fn read(word: &str) -> Result<Cow<'_, str>, String> {
         _ => return Ok(Cow::Borrowed(word)),
     };
     line.map(Cow::Owned)
+}
+
+/// The address of a broker: as a word of the command line says, or the default.
+///
+/// # Errors
+/// It cannot be read, or is none. The text does not contain it if it was not on the command line.
+pub fn url(word: Option<&str>) -> Result<Url, String> {
+    let word = word.unwrap_or(DEFAULT);
+    let text = read(word)?;
+    Url::parse(&text).map_err(|error| match &text {
+        Cow::Borrowed(_) => error.to_string(),
+        Cow::Owned(text) => error.to_string().replace(&**text, "the address"),
+    })
 }
 
 fn first_line(from: &mut impl BufRead, name: &str) -> Result<String, String> {

@@ -3,6 +3,7 @@
 //! One thread answers one request after the other; every request gets an answer. The broker has authorized the user
 //! before a request arrives here. The format of requests and answers is in docs/operations/ctl.md.
 
+mod backup;
 mod links;
 
 pub use links::FederationAdmin;
@@ -11,7 +12,7 @@ use crate::greeting;
 use crate::initial_definitions::salted;
 use definitions::{Json, UnusedSections};
 use shard::limits::ANSWER_BYTES_MAX;
-use shard::{AdminHandle, AdminRequest};
+use shard::{AdminHandle, AdminRequest, StoreBackup};
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,7 +61,8 @@ struct AdminCommand<'a> {
 type CommandHandler = fn(&mut AdminServer, &AdminCommand<'_>) -> Result<Json, AdminError>;
 
 /// Commands, with the arguments that each accepts.
-const COMMANDS: [(&str, &[&str], CommandHandler); 6] = [
+const COMMANDS: [(&str, &[&str], CommandHandler); 7] = [
+    ("backup", &["folder"], AdminServer::backup),
     ("definitions", &["vhost"], AdminServer::definitions),
     ("links", links::LINKS, AdminServer::links),
     ("link-add", links::LINK_ADD, AdminServer::link_add),
@@ -74,12 +76,19 @@ pub struct AdminServer {
     operator: AdminHandle,
     ineffective: IneffectiveDefinitions,
     federation: FederationAdmin,
+    /// Without a store there is nothing to copy.
+    store: Option<StoreBackup>,
 }
 
 impl AdminServer {
     /// A server for the broker of this operator.
     pub fn new(operator: AdminHandle, kept: IneffectiveDefinitions, federation: FederationAdmin) -> Self {
-        AdminServer { operator, ineffective: kept, federation }
+        AdminServer { operator, ineffective: kept, federation, store: None }
+    }
+
+    /// Lets administrators copy the store.
+    pub fn with_store(self, store: Option<StoreBackup>) -> Self {
+        AdminServer { store, ..self }
     }
 
     /// Starts the thread, which ends when the broker does.

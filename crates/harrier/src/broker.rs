@@ -158,7 +158,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     options.requests = Some(asked);
     let server = Server::start(options)?;
     let federation = federation.with_addresses(server.addresses());
-    AdminServer::new(server.admin(), kept.clone(), federation).serve(requests)?;
+    AdminServer::new(server.admin(), kept.clone(), federation).with_store(server.backup()).serve(requests)?;
     let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.admin());
     let at_hangup = move || {
         tls.iter().for_each(tls::reload);

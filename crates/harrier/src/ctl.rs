@@ -23,9 +23,6 @@ Asks a running broker, as one of its administrators, over any address it listens
 Status: 0 for success, 1 if the broker does not answer or refuses, 2 for wrong usage.
 ";
 
-/// The default address.
-const URL: &str = "amqp://guest:guest@127.0.0.1:5672/%2F";
-
 /// Runs `harrier ctl`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
@@ -82,16 +79,7 @@ impl<'a> CtlArguments<'a> {
             }
             rest = behind;
         }
-        let url = match url {
-            Some(word) if word == "-" || word.starts_with('@') => {
-                let text = address_source::read(word)?;
-                // The address is not on the command line so that nobody else sees it.
-                Url::parse(&text).map_err(|error| error.to_string().replace(&*text, "the address"))
-            }
-            Some(text) => Url::parse(text).map_err(|error| error.to_string()),
-            None => Url::parse(URL).map_err(|error| error.to_string()),
-        };
-        Ok(CtlArguments { url: url?, vhost })
+        Ok(CtlArguments { url: address_source::url(url)?, vhost })
     }
 }
 

@@ -19,7 +19,7 @@ const PID_BYTES_MAX: u64 = 16;
 /// The lock file, in which its owner's process id is.
 const LOCK: &str = "lock";
 /// The file with the broker's name.
-const IDENTITY: &str = "identity.toml";
+pub const IDENTITY: &str = "identity.toml";
 
 /// A broker's name and its state folder.
 pub struct BrokerIdentity {
@@ -190,12 +190,7 @@ impl StateFolder {
     /// # Errors
     /// The system refuses a step; the file is unchanged.
     pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let (new, place) = (self.path.join(format!("{name}.new")), self.path.join(name));
-        let mut file = secret_file::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, &place)?;
-        self.sync()
+        write_file(&self.path, name, text)
     }
 
     /// Makes the names of what is in it durable.
@@ -210,6 +205,28 @@ impl StateFolder {
     pub fn path_of(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
+}
+
+/// Replaces a file of a folder atomically.
+///
+/// # Errors
+/// The system refuses a step; the file is unchanged.
+pub fn write_file(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    let (new, place) = (folder.join(format!("{name}.new")), folder.join(name));
+    let mut file = secret_file::create(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, &place)?;
+    // The rename is durable once the folder is synced.
+    File::open(folder)?.sync_all()
+}
+
+/// Makes a folder one that a broker may lock.
+///
+/// # Errors
+/// The system refuses it.
+pub fn make_lock(folder: &Path) -> io::Result<()> {
+    secret_file::create(&folder.join(LOCK)).map(drop)
 }
 
 /// Writes into the lock file which process has the lock.

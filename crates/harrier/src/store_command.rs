@@ -1,5 +1,6 @@
-//! `harrier store`: looks at the store of a broker that is stopped. It changes nothing.
+//! `harrier store`: looks at the store of a broker that is stopped, and has a broker that runs copy its own.
 
+mod backup;
 mod check;
 mod live_messages;
 mod log_steps;
@@ -16,20 +17,29 @@ use stopped_store::StoppedStore;
 
 const USAGE: &str = "usage: harrier store check STATE
        harrier store show STATE [--json]
+       harrier store backup FOLDER [--url URL] [--json]
 
-Looks at the durable store in the state folder of a broker that is stopped. Nothing is changed.
+Looks at the durable store in the state folder of a broker that is stopped, without changing anything;
+or has a broker that runs copy its state folder.
 
   check   reads every frame of every log, and says what is there and what is damaged. A write that was under
           way when the broker was killed or the power failed is a torn tail, and no damage
   show    lists the queues that have messages in the store
+  backup  has a running broker make FOLDER, a new one on the file system of its state folder: a state folder
+          with all that is durable at one moment. Most of it are links, which take no space until the broker
+          needs their segments no more. FOLDER is an absolute path of the broker's machine
 
   --json  as JSON
+  --url   the broker and the login of an administrator, as of harrier ctl; default:
+          amqp://guest:guest@127.0.0.1:5672/%2F
 
-Status: 0 for success, 1 for damage, a store that cannot be read or a broker that runs, 2 for wrong usage.
+Status: 0 for success, 1 for damage, a store that cannot be read, a broker that runs or does not answer or
+refuses, 2 for wrong usage.
 
 Examples
   harrier store check /var/lib/harrier
   harrier store show /var/lib/harrier --json
+  harrier store backup /var/lib/harrier-backup && tar -C /var/lib -cf backup.tar harrier-backup
 ";
 
 /// What a command prints: on standard output, and the lines of what is wrong.
@@ -42,6 +52,11 @@ struct StoreReport {
 pub fn main(words: &[OsString]) -> ExitCode {
     if words.iter().any(|word| word == "--help" || word == "-h") {
         return print(USAGE);
+    }
+    if let [command, rest @ ..] = words
+        && command == "backup"
+    {
+        return backup::main(rest).unwrap_or_else(|why| usage_error(&format!("{why}\n{USAGE}")));
     }
     let (command, state) = match parse(words) {
         Ok(parsed) => parsed,
@@ -102,7 +117,7 @@ mod tests {
             ("show /s", Ok((StoreCommand::Show { is_json: false }, "/s"))),
             ("show --json s", Ok((StoreCommand::Show { is_json: true }, "s"))),
             ("", Err("store needs a command")),
-            ("backup /s", Err("unknown command 'store backup'")),
+            ("copy /s", Err("unknown command 'store copy'")),
             ("check", Err("which state folder?")),
             ("check a b", Err("there is more than one state folder")),
             ("check a --json", Err("unknown option '--json'")),

@@ -3,17 +3,22 @@
 //!
 //! `HARRIER_KILLS` sets the number of kills, `HARRIER_SEED` where they begin, `HARRIER_BIN` another program.
 
+#[path = "durability/backup.rs"]
+mod backup;
 #[path = "durability/broker.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
 mod broker;
 #[path = "durability/flips.rs"]
 mod flips;
 #[path = "durability/ledger.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
 mod ledger;
 #[path = "durability/random.rs"]
 mod random;
 #[path = "durability/shards.rs"]
 mod shards;
 #[path = "durability/traffic.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
 mod traffic;
 #[path = "durability/verification.rs"]
 mod verification;

@@ -16,6 +16,7 @@ use crate::rdma_ports::RdmaPorts;
 use crate::shard::Shard;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
+use crate::store_backup::StoreBackup;
 use crate::store_opening::{OpenStore, StoreOpenError};
 use crate::store_options::StoreOptions;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
@@ -155,6 +156,7 @@ pub struct Server {
     shared: Arc<SharedState>,
     admin: AdminHandle,
     addresses: Vec<String>,
+    backup: Option<StoreBackup>,
 }
 
 /// The address and the device of each RDMA port of one shard.
@@ -361,7 +363,8 @@ impl Server {
         if let Some(store) = &store {
             store.log_recovery(began.elapsed());
         }
-        Ok(Server { threads, shared, admin, addresses })
+        let backup = store.map(|store| store.backup());
+        Ok(Server { threads, shared, admin, addresses, backup })
     }
 
     /// Where clients connect; a port that was left to the system is known here.
@@ -387,6 +390,11 @@ impl Server {
     /// Whether every shard still runs.
     pub fn is_running(&self) -> bool {
         self.threads.is_running()
+    }
+
+    /// What copies the store while the broker runs, if there is one.
+    pub fn backup(&self) -> Option<StoreBackup> {
+        self.backup.clone()
     }
 
     /// The counts that the shards share.

@@ -6,10 +6,11 @@ use crate::disk_signal::DiskSignal;
 use crate::message_recovery::LogSource;
 use crate::message_store::MessageStore;
 use crate::shard::Shard;
+use crate::store_backup::StoreBackup;
 use crate::store_options::StoreOptions;
 use catalog::{Catalog, Definition, ShardId};
 use definitions::RestoreFault;
-use disk::{FileDisk, SegmentFolder};
+use disk::{FileDisk, SegmentFolder, WriteGate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -79,20 +80,27 @@ pub(crate) struct OpenStore {
     definitions: Arc<RecoveredDefinitions>,
     folder: SegmentFolder,
     totals: Arc<RecoveryTotals>,
+    gate: WriteGate,
 }
 
 impl OpenStore {
     /// Opens the folders, and reads the definitions.
     pub fn open(options: StoreOptions, shards: u16) -> Result<Self, StoreOpenError> {
         assert_eq!(options.logs, shards, "a store that has logs for another number of shards is resharded first");
-        let definitions_folder = SegmentFolder::open(&options.definitions_folder)?;
+        let gate = WriteGate::default();
+        let definitions_folder = SegmentFolder::open(&options.definitions_folder)?.with_gate(gate.clone());
         let definitions = read_definitions(&options, &definitions_folder)?;
         for damage in &definitions.damage {
             tracing::error!(%damage, "definitions are lost");
         }
-        let folder = SegmentFolder::open(&options.log_folder)?;
+        let folder = SegmentFolder::open(&options.log_folder)?.with_gate(gate.clone());
         let (options, definitions) = (Arc::new(options), Arc::new(definitions));
-        Ok(OpenStore { options, definitions_folder, definitions, folder, totals: Arc::default() })
+        Ok(OpenStore { options, definitions_folder, definitions, folder, totals: Arc::default(), gate })
+    }
+
+    /// What copies the store while it is used.
+    pub fn backup(&self) -> StoreBackup {
+        StoreBackup::new(self.gate.clone(), vec![self.definitions_folder.clone(), self.folder.clone()])
     }
 
     /// What is defined over the definitions of the store; `None` if it has none, as at the first start.

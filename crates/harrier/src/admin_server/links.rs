@@ -100,6 +100,11 @@ impl FederationAdmin {
         })
     }
 
+    /// The broker's state folder, if it has one.
+    pub fn folder(&self) -> Option<&StateFolder> {
+        self.folder.as_ref()
+    }
+
     /// Sets the addresses that the broker listens on.
     pub fn with_addresses(mut self, addresses: &[String]) -> Self {
         self.addresses = addresses.to_vec();

@@ -23,6 +23,11 @@ impl TestStateFolder {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// A folder that something else has made.
+    pub fn at(path: PathBuf) -> Self {
+        TestStateFolder(path)
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -47,6 +52,15 @@ pub fn harrier() -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// A broker that traffic is sent to.
+pub trait TestBroker: Send + 'static {
+    /// A client with a channel.
+    fn connect(&self) -> (Client, ClientChannel);
+
+    /// Ends the broker where it stands.
+    fn kill(self);
 }
 
 pub struct StoredBroker {
@@ -117,9 +131,14 @@ impl StoredBroker {
         Err((status, std::mem::take(&mut broker.start_log)))
     }
 
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("amqp://{}/%2F", self.address)
+    }
+
     /// A client with a channel.
     pub fn connect(&self) -> (Client, ClientChannel) {
-        let mut client = Client::connect(&format!("amqp://{}/%2F", self.address)).expect("it listens");
+        let mut client = Client::connect(&self.url()).expect("it listens");
         let channel = client.open_channel().expect("a channel");
         (client, channel)
     }
@@ -136,6 +155,16 @@ impl StoredBroker {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}: {}", self.lines.try_iter().collect::<Vec<_>>().join("\n"));
+    }
+}
+
+impl TestBroker for StoredBroker {
+    fn connect(&self) -> (Client, ClientChannel) {
+        StoredBroker::connect(self)
+    }
+
+    fn kill(self) {
+        StoredBroker::kill(self);
     }
 }
 

@@ -32,7 +32,7 @@ pub struct FoundMessage {
 }
 
 /// What is known of a queue.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct QueueLedger {
     states: BTreeMap<u64, MessageState>,
     /// Some message may have been handed out.
@@ -56,7 +56,7 @@ impl OpenPublish {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Ledger {
     /// By their numbers.
     published: Vec<PublishedMessage>,
@@ -141,6 +141,25 @@ impl Ledger {
             bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or("a body of fewer than 8 bytes")?;
         let published = self.published.get(number as usize).ok_or("a body that nobody published")?;
         if bytes == body(number, published.bytes) { Ok(number) } else { Err(format!("message {number} has changed")) }
+    }
+
+    /// What is known at a moment between two: what was certain before, and what may have happened up to `self`.
+    pub fn since(mut self, before: &Ledger) -> Ledger {
+        for (name, queue) in &mut self.queues {
+            let earlier = before.queues.get(name);
+            queue.was_consumed |= earlier.is_some_and(|earlier| earlier.was_consumed);
+            for (number, state) in &mut queue.states {
+                let earlier = earlier.and_then(|earlier| earlier.states.get(number));
+                *state = match (earlier, *state) {
+                    (Some(earlier), state) if *earlier == state => state,
+                    (None | Some(MessageState::Open), MessageState::Safe) => MessageState::Open,
+                    (_, state @ (MessageState::Open | MessageState::Safe)) => state,
+                    // Settled since then.
+                    (_, MessageState::Acknowledged | MessageState::Gone) => MessageState::Acknowledged,
+                };
+            }
+        }
+        self
     }
 
     /// Compares what a queue has after a restart with what it must and may have, and goes on from there.

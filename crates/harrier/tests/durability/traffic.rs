@@ -1,6 +1,6 @@
 //! A publisher and a consumer at work, until the broker is killed.
 
-use super::broker::StoredBroker;
+use super::broker::TestBroker;
 use super::ledger::{Ledger, OpenPublish, body};
 use super::random::SeededRandom;
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
@@ -52,7 +52,7 @@ pub struct Traffic<'a> {
 
 impl<'a> Traffic<'a> {
     /// Declares what the round needs. What was answered must survive.
-    pub fn begin(broker: &StoredBroker, ledger: &'a mut Ledger, random: &'a mut SeededRandom, round: u64) -> Self {
+    pub fn begin(broker: &impl TestBroker, ledger: &'a mut Ledger, random: &'a mut SeededRandom, round: u64) -> Self {
         let [mut publisher, mut consumer, mut committer] = std::array::from_fn(|_| {
             let (client, channel) = broker.connect();
             Connection { client, channel }
@@ -133,6 +133,11 @@ impl<'a> Traffic<'a> {
         self.publisher.client.flush().expect("a broker that runs");
     }
 
+    /// What is known of the messages so far.
+    pub fn ledger(&self) -> &Ledger {
+        self.ledger
+    }
+
     fn publish(&mut self) {
         let Traffic { ledger, random, publisher, round_queue, .. } = self;
         let key = match random.below(9) {
@@ -186,7 +191,7 @@ impl<'a> Traffic<'a> {
     }
 
     /// Kills the broker while it has a commit to answer.
-    pub fn kill_at_a_commit(&mut self, broker: StoredBroker) {
+    pub fn kill_at_a_commit(&mut self, broker: impl TestBroker) {
         let publishes = self.fill_transaction();
         let killer = std::thread::spawn(|| broker.kill());
         let is_answered = self.committer.client.tx_commit(self.committer.channel).is_ok();
@@ -196,6 +201,14 @@ impl<'a> Traffic<'a> {
         } else {
             self.ledger.leave_commit_open(COMMITTED, &publishes);
         }
+    }
+
+    /// Commits once more, which must fail. Says how.
+    pub fn fail_at_a_commit(&mut self) -> String {
+        let publishes = self.fill_transaction();
+        let error = self.committer.client.tx_commit(self.committer.channel).expect_err("the disk has errors");
+        self.ledger.leave_commit_open(COMMITTED, &publishes);
+        error.to_string()
     }
 
     /// Enters the confirms that have come.

@@ -1,6 +1,6 @@
 //! Looks at a broker that was started again.
 
-use super::broker::StoredBroker;
+use super::broker::TestBroker;
 use super::ledger::{FoundMessage, Ledger};
 use super::random::SeededRandom;
 use super::traffic::EXCHANGE;
@@ -10,7 +10,7 @@ use client::{Client, ClientChannel, ClientError, ExchangeOptions, QueueOptions};
 const NOT_FOUND: u16 = 404;
 
 /// Compares everything with the ledger, and acknowledges a part of it.
-pub fn verify(broker: &StoredBroker, ledger: &mut Ledger, random: &mut SeededRandom) -> Result<(), String> {
+pub fn verify(broker: &impl TestBroker, ledger: &mut Ledger, random: &mut SeededRandom) -> Result<(), String> {
     let (mut client, channel) = broker.connect();
     if !ledger.queues.is_empty() {
         let passive = ExchangeOptions { passive: true, ..ExchangeOptions::default() };

@@ -1,0 +1,188 @@
+//! A broker on a machine whose power fails, and whose disk has errors: a guest, whose disk loses what was not flushed.
+//!
+//! `HARRIER_GUEST` is the program that starts guests (`tests/lab/guest`); without it all of this is skipped, or fails if `LAB_MUST`
+//! is set. `HARRIER_CUTS` sets the number of power cuts, `HARRIER_SEED` where they begin, `HARRIER_BIN` the program, which should be
+//! a release build: the guest's processor is made of software.
+
+#[path = "durability/broker.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
+mod broker;
+#[path = "power/guest_broker.rs"]
+mod guest_broker;
+#[path = "durability/ledger.rs"]
+mod ledger;
+#[path = "power/mounted_copy.rs"]
+mod mounted_copy;
+#[path = "durability/random.rs"]
+mod random;
+#[path = "durability/traffic.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
+mod traffic;
+#[path = "durability/verification.rs"]
+mod verification;
+#[path = "power/volatile_disk.rs"]
+mod volatile_disk;
+
+use broker::{StoredBroker, TestStateFolder, harrier};
+use guest_broker::GuestBroker;
+use ledger::Ledger;
+use mounted_copy::MountedCopy;
+use random::SeededRandom;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use traffic::Traffic;
+use verification::verify;
+use volatile_disk::{DiskFault, VolatileDisk};
+
+/// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
+const PATIENCE: Duration = Duration::from_secs(300);
+const DISK_BYTES: u64 = 192 << 20;
+
+/// Power cuts, unless `HARRIER_CUTS` says otherwise.
+const CUTS: u64 = 20;
+/// Of each life of the guest: all but the last are of a copy of its disk, which is looked at here.
+const CUTS_PER_LIFE: u64 = 5;
+/// Confirms that are waited for at a time.
+const CONFIRMS_MAX: u64 = 60;
+/// Writes of the guest before a copy is made.
+const WRITES_MAX: u64 = 60;
+
+fn guest_program() -> Option<OsString> {
+    std::env::var_os("HARRIER_GUEST")
+}
+
+/// Whether there are guests. A test without says so.
+fn has_guests() -> bool {
+    if guest_program().is_some() {
+        return true;
+    }
+    let why = "\nSKIPPED: power cuts: HARRIER_GUEST does not say which program starts guests";
+    assert!(std::env::var_os("LAB_MUST").is_none(), "{why}");
+    // Past the test harness, which keeps the output of tests that pass.
+    writeln!(std::io::stdout(), "{why}").expect("output");
+    false
+}
+
+fn number_of(variable: &str, usual: u64) -> u64 {
+    let Ok(text) = std::env::var(variable) else { return usual };
+    text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}"))
+}
+
+/// A disk with an empty file system.
+fn formatted_disk(name: &str) -> (Arc<VolatileDisk>, TestStateFolder) {
+    let folder = TestStateFolder::new(name);
+    std::fs::create_dir(folder.path("")).expect("a new folder");
+    let disk = VolatileDisk::new(&folder.path(""), DISK_BYTES);
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(disk.path()).status().expect("mkfs.ext4 is installed");
+    assert!(made.success(), "{made}");
+    (Arc::new(disk), folder)
+}
+
+/// Starts a broker here with a copy of the guest's disk as it is after a power cut, and compares.
+fn verify_copy(copy: &Path, mut ledger: Ledger, random: &mut SeededRandom) -> Result<(), String> {
+    let mounted = MountedCopy::new(copy);
+    let folder = TestStateFolder::at(mounted.path().join("state"));
+    let check = harrier().args(["store", "check"]).arg(folder.path("")).output().expect("it runs");
+    if !check.status.success() {
+        return Err(String::from_utf8_lossy(&check.stderr).into_owned());
+    }
+    let broker = StoredBroker::start(&folder, &[]);
+    verify(&broker, &mut ledger, random)?;
+    broker.kill();
+    Ok(())
+}
+
+#[test]
+fn what_was_confirmed_survives_each_power_cut() {
+    if !has_guests() {
+        return;
+    }
+    let (first, cuts) = (number_of("HARRIER_SEED", 1), number_of("HARRIER_CUTS", CUTS));
+    let (disk, folder) = formatted_disk("power");
+    let mut ledger = Ledger::default();
+    let mut seed = first;
+    while seed < first + cuts {
+        let mut random = SeededRandom::new(seed);
+        let broker = GuestBroker::start(&disk);
+        verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("before cut {seed}: {why}"));
+        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
+        let last = (seed + CUTS_PER_LIFE).min(first + cuts) - 1;
+        let mut confirms = 0;
+        for seed in seed..last {
+            let mut random = SeededRandom::new(!seed);
+            let before = traffic.ledger().clone();
+            let copy = folder.path("copy");
+            disk.copy_behind(random.below(WRITES_MAX), &copy, SeededRandom::new(seed));
+            let told = loop {
+                confirms += 1 + random.below(CONFIRMS_MAX);
+                traffic.run_until(confirms);
+                if let Some(told) = disk.take_copied() {
+                    break told;
+                }
+            };
+            let ledger = traffic.ledger().clone().since(&before);
+            verify_copy(&copy, ledger, &mut random).unwrap_or_else(|why| panic!("a copy at {seed}, {told}: {why}"));
+            std::fs::remove_file(copy).expect("it is there");
+            println!("seed {seed}: a copy, {told}");
+        }
+        seed = last;
+        let mut random = SeededRandom::new(!seed);
+        traffic.run_until(confirms + random.below(CONFIRMS_MAX));
+        disk.fail_power_behind(random.below(3));
+        traffic.kill_at_a_commit(broker);
+        let told = disk.cut(&mut random);
+        println!("seed {seed}: {}, {told}", traffic.end());
+        seed += 1;
+    }
+    let broker = GuestBroker::start(&disk);
+    verify(&broker, &mut ledger, &mut SeededRandom::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
+}
+
+#[test]
+fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
+    if !has_guests() {
+        return;
+    }
+    let (disk, _folder) = formatted_disk("errors");
+    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(1));
+    let broker = GuestBroker::start(&disk);
+    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0);
+    traffic.run_until(100);
+    disk.set_fault(DiskFault::WriteErrors);
+    let commit = traffic.fail_at_a_commit();
+    assert!(commit.contains("541"), "{commit}");
+    let (status, log) = broker.wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("/disk/state/"), "it names the file: {log}");
+    println!("{commit}; {}", traffic.end());
+    disk.set_fault(DiskFault::None);
+    disk.cut(&mut random);
+    let broker = GuestBroker::start(&disk);
+    verify(&broker, &mut ledger, &mut SeededRandom::new(0)).unwrap_or_else(|why| panic!("after the error: {why}"));
+}
+
+#[test]
+fn a_disk_that_lost_a_write_is_found_to_be_damaged() {
+    if !has_guests() {
+        return;
+    }
+    let (disk, _folder) = formatted_disk("lost");
+    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(2));
+    let broker = GuestBroker::start(&disk);
+    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0);
+    traffic.run_until(100);
+    // The first bytes of a frame.
+    disk.set_fault(DiskFault::LosesWriteOf(*b"HRRF"));
+    traffic.run_until(400);
+    assert_eq!(disk.lost_writes(), 1);
+    traffic.kill_at_a_commit(broker);
+    traffic.end();
+    disk.cut(&mut random);
+    let (status, log) = GuestBroker::try_start(&disk).err().expect("the damage is noticed");
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("segment") && log.contains("block"), "it says where: {log}");
+}
