@@ -1,11 +1,12 @@
 //! A broker process with a state folder, which can be killed.
 
 use super::PATIENCE;
-use client::{Client, ClientChannel};
+use client::{Client, ClientChannel, ClientError};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 /// What a broker logs when clients may connect.
 const READY: &str = "harrier broker is ready";
@@ -21,6 +22,10 @@ impl TestStateFolder {
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
+
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
 }
 
 impl Drop for TestStateFolder {
@@ -33,10 +38,22 @@ impl Drop for TestStateFolder {
     }
 }
 
+/// What starts the program: a command that is given it with its arguments, and becomes it. Without words the program starts
+/// by itself.
+#[derive(Default)]
+pub struct Launcher(pub Vec<OsString>);
+
 /// The program without the settings of whoever runs the tests.
 pub fn harrier() -> Command {
+    harrier_by(&Launcher::default())
+}
+
+/// The program, started by a launcher.
+pub fn harrier_by(launcher: &Launcher) -> Command {
     let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
-    let mut command = Command::new(program);
+    let mut words = launcher.0.iter().chain([&program]);
+    let mut command = Command::new(words.next().expect("there is a program"));
+    command.args(words);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"HARRIER_")) {
         command.env_remove(name);
     }
@@ -60,7 +77,7 @@ impl StoredBroker {
 
     /// Starts a broker, and kills it when it has logged so many lines, or is ready.
     pub fn kill_at_start(folder: &TestStateFolder, lines: usize) {
-        let broker = StoredBroker::spawn(folder, &[]);
+        let broker = StoredBroker::spawn(&Launcher::default(), folder, &[]);
         for _ in 0..lines {
             if broker.lines.recv_timeout(PATIENCE).expect("a line").contains(READY) {
                 break;
@@ -69,8 +86,8 @@ impl StoredBroker {
         broker.kill();
     }
 
-    fn spawn(folder: &TestStateFolder, options: &[&str]) -> Self {
-        let mut command = harrier();
+    fn spawn(launcher: &Launcher, folder: &TestStateFolder, options: &[&str]) -> Self {
+        let mut command = harrier_by(launcher);
         command.args(["broker", "--listen", "127.0.0.1:0", "--shards", "2", "--log-format", "json"]);
         // Small segments, so that several are filled.
         command.args(["--segment-bytes", "4MiB", "--state"]).arg(&folder.0).args(options).stderr(Stdio::piped());
@@ -83,7 +100,16 @@ impl StoredBroker {
 
     /// Starts a broker. Returns its status and its log if it ends before it is ready.
     pub fn try_start(folder: &TestStateFolder, options: &[&str]) -> Result<Self, (ExitStatus, String)> {
-        let mut broker = StoredBroker::spawn(folder, options);
+        StoredBroker::try_start_by(&Launcher::default(), folder, options)
+    }
+
+    /// Starts a broker by a launcher. Returns its status and its log if it ends before it is ready.
+    pub fn try_start_by(
+        launcher: &Launcher,
+        folder: &TestStateFolder,
+        options: &[&str],
+    ) -> Result<Self, (ExitStatus, String)> {
+        let mut broker = StoredBroker::spawn(launcher, folder, options);
         while let Ok(line) = broker.lines.recv_timeout(PATIENCE) {
             broker.start_log.push_str(&line);
             broker.start_log.push('\n');
@@ -99,9 +125,14 @@ impl StoredBroker {
 
     /// A client with a channel.
     pub fn connect(&self) -> (Client, ClientChannel) {
-        let mut client = Client::connect(&format!("amqp://{}/%2F", self.address)).expect("it listens");
-        let channel = client.open_channel().expect("a channel");
-        (client, channel)
+        self.try_connect().expect("it listens")
+    }
+
+    /// A client with a channel, unless the broker has ended.
+    pub fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError> {
+        let mut client = Client::connect(&format!("amqp://{}/%2F", self.address))?;
+        let channel = client.open_channel()?;
+        Ok((client, channel))
     }
 
     /// Ends the process where it stands.
@@ -111,11 +142,29 @@ impl StoredBroker {
     }
 
     /// Tells the process to stop, and waits until it has.
-    pub fn terminate(mut self) {
+    pub fn terminate(self) {
+        self.tell_to_end();
+        let (status, log) = self.await_end();
+        assert!(status.success(), "{status}: {log}");
+    }
+
+    /// Tells the process to stop, if it has not by itself.
+    pub fn tell_to_end(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-        let status = self.child.wait().expect("it ends");
-        assert!(status.success(), "{status}: {}", self.lines.try_iter().collect::<Vec<_>>().join("\n"));
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it was not waited for");
+    }
+
+    /// Waits until the process has ended. Returns its status, and what it has logged since it was ready.
+    pub fn await_end(mut self) -> (ExitStatus, String) {
+        let mut log = String::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => log = log + &line + "\n",
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {log}"),
+            }
+        }
+        (self.child.wait().expect("it ends"), log)
     }
 }
 
