@@ -10,12 +10,16 @@ mod broker;
 mod fault_injector;
 #[path = "durability/flips.rs"]
 mod flips;
+#[path = "durability/formats.rs"]
+mod formats;
 #[path = "durability/full_disk.rs"]
 mod full_disk;
 #[path = "durability/ledger.rs"]
 mod ledger;
 #[path = "durability/random.rs"]
 mod random;
+#[path = "durability/random_flips.rs"]
+mod random_flips;
 #[path = "durability/system_calls.rs"]
 mod system_calls;
 #[path = "durability/traffic.rs"]
