@@ -5,6 +5,8 @@
  *         kill-before N    SIGKILL in place of the N-th change
  *         kill-middle N    SIGKILL once half of the N-th change is done, if it is a write; else before it
  *         kill-after N     SIGKILL behind the N-th change, before the program learns of it
+ *         write-kill-before, write-kill-middle, write-kill-after N
+ *                          likewise, and only writes of segments (NAME.seg) count as changes
  *         EIO N            the N-th change fails with this error
  *         ENOSPC N         likewise
  *         full N FILE      from the N-th change on no file NAME.new can be created or extended, until FILE exists
@@ -76,7 +78,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 static const char *folder, *room;
 static int report;
 static enum action action;
-static int error_number;
+static int error_number, counts_segments_only;
 static long at, seen;
 static pid_t program;
 static int program_fd;
@@ -246,7 +248,8 @@ static void supervise(int listener) {
         answer->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
         const struct call *known = calls;
         while (known->number != call->data.nr) known++;
-        if (!changed(known, call->data.args, path, to)) {
+        int is_of_segment = is_write(known) && !changed(known, call->data.args, path, to) && ends_with(path, ".seg");
+        if (counts_segments_only ? is_of_segment : !changed(known, call->data.args, path, to)) {
             seen++;
             long result = decide(known, call->data.args, path, to);
             if (result != 1) {
@@ -310,7 +313,12 @@ static int receive_descriptor(int socket) {
 
 static void read_action(char **words) {
     static const char *const names[] = {"none", "kill-before", "kill-middle", "kill-after", "", "full", "short"};
+    static const char prefix[] = "write-";
     at = words[1] ? atol(words[1]) : 0;
+    if (!strncmp(words[0], prefix, strlen(prefix))) {
+        counts_segments_only = 1;
+        words[0] += strlen(prefix);
+    }
     if (!strcmp(words[0], "EIO") || !strcmp(words[0], "ENOSPC")) {
         action = FAIL;
         error_number = words[0][1] == 'I' ? EIO : ENOSPC;

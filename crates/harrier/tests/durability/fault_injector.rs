@@ -17,6 +17,10 @@ pub enum Fault {
     /// Half of it is written.
     KillMiddle(u64),
     KillAfter(u64),
+    /// Of these only writes of segments count.
+    KillBeforeWrite(u64),
+    KillInWrite(u64),
+    KillAfterWrite(u64),
     /// It fails with EIO.
     InputOutput(u64),
     /// It fails with ENOSPC.
@@ -82,6 +86,9 @@ impl FaultyLife {
             Fault::KillBefore(number) => ("kill-before", number),
             Fault::KillMiddle(number) => ("kill-middle", number),
             Fault::KillAfter(number) => ("kill-after", number),
+            Fault::KillBeforeWrite(number) => ("write-kill-before", number),
+            Fault::KillInWrite(number) => ("write-kill-middle", number),
+            Fault::KillAfterWrite(number) => ("write-kill-after", number),
             Fault::InputOutput(number) => ("EIO", number),
             Fault::NoSpace(number) => ("ENOSPC", number),
             Fault::Full(number) => ("full", number),

@@ -153,7 +153,7 @@ fn frames_of(damage: &str) -> Option<(LogId, std::ops::RangeInclusive<u64>)> {
 /// The messages of each queue; `None` for one that is not there.
 fn found(broker: &StoredBroker) -> Vec<Option<BTreeSet<MessageId>>> {
     let (mut client, _) = broker.connect();
-    let mut get = |name: &str| {
+    let get = |name: &str| {
         let channel: ClientChannel = client.open_channel().expect("a channel");
         messages_in(&mut client, channel, name)
     };
