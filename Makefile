@@ -4,7 +4,7 @@ CARGO ?= cargo
 OUT := out
 HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 
-.PHONY: help bench perf test build fmt lint unit sim mutants docs clean
+.PHONY: help bench perf test build fmt lint unit sim crash mutants docs clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -39,6 +39,13 @@ SEEDS ?= 1000000
 FROM ?= 0
 sim: ## The simulation, SEEDS=1000000 seeds from FROM=0: on all cores, with progress; Ctrl-C ends it with what it has found.
 	$(CARGO) run --quiet --release --locked -p harrier-sim -- --seeds $(FROM)..$$(($(FROM) + $(SEEDS)))
+
+KILLS ?= 100
+crash: build ## The tests of crashes on real files, for longer: KILLS=100 kills of each kind, each call that fails.
+	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_KILLS=$(KILLS) HARRIER_KILLED_CALLS=$(KILLS) HARRIER_FAILED_CALLS=1 HARRIER_FLIPS=$(KILLS) \
+		$(CARGO) test --locked -p harrier --test durability -- --nocapture
+	HARRIER_CHAIN_KILLS=5 $(CARGO) test --locked -p harrier --test program durable_chain -- --nocapture
+	INTEROP_SUITE_S=$$((240 + 10 * $(KILLS))) INTEROP_KILLS=$(KILLS) HARRIER=$(abspath $(HARRIER)) tests/interop/run --broker harrier --only kills
 
 mutants: ## Mutation testing of broker and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.
 	tests/mutants/run $(MUTANTS)

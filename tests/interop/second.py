@@ -1,6 +1,7 @@
-"""A second broker of the same kind, for suites that republish to one, or that stop and start one.
+"""A second broker of the same kind, for suites that republish to one, or that stop, kill and start one.
 
-Enters: a word a line over the Unix socket that BROKER_SECOND names: `start`, `stop`.  Leaves: `ok [URL]`, `none WHY` or `error WHY`.
+Enters: a word a line over the Unix socket that BROKER_SECOND names, or BROKER_DURABLE for one that keeps what is durable:
+        `start`, `stop`, `kill`.  Leaves: `ok [URL]`, `none WHY` or `error WHY`.
 Owns:   that broker, which starts when it is first asked for, keeps its address, and is stopped when the run ends.
 Never:  the broker under test: a suite must not end what the next one needs.
 """
@@ -47,7 +48,10 @@ class Second:
                 trouble = self.broker.stop(wipe=False)
                 if trouble:
                     return f"error {trouble}"
-            elif word not in ("start", "stop"):
+            elif word == "kill" and self.running:
+                self.running = False
+                self.broker.kill()
+            elif word not in ("start", "stop", "kill"):
                 return f"error there is no word {word!r}"
         except Exception as error:  # the suite that asked reports it
             return f"error {type(error).__name__}: {' '.join(str(error).split())}"
@@ -61,9 +65,9 @@ class Second:
         return self.broker.stop() if self.running else None
 
 
-def ask(word):
+def ask(word, which="BROKER_SECOND"):
     """A Python suite's end: the answer as (state, text)."""
-    path = os.environ.get("BROKER_SECOND")
+    path = os.environ.get(which)
     if not path:
         return "none", "nobody offers a second broker here"
     with socket.socket(socket.AF_UNIX) as line:
@@ -74,11 +78,11 @@ def ask(word):
     return state, text
 
 
-def started():
+def started(which="BROKER_SECOND"):
     """The URL of the second broker. Raises report.Skip where there is none."""
     from report import Skip
 
-    state, text = ask("start")
+    state, text = ask("start", which)
     if state == "none":
         raise Skip(text)
     if state != "ok":
@@ -86,7 +90,7 @@ def started():
     return text
 
 
-def stopped():
-    state, text = ask("stop")
+def stopped(which="BROKER_SECOND", word="stop"):
+    state, text = ask(word, which)
     if state != "ok":
         raise AssertionError(f"the second broker did not stop: {text}")

@@ -42,7 +42,10 @@ impl fmt::Display for JournalFault {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JournalFault::UnknownFormat(format) => {
-                write!(to, "the journal of definitions has format {format}, which this version cannot read")
+                write!(
+                    to,
+                    "the journal of definitions has format {format}, and this version reads format {JOURNAL_FORMAT} only"
+                )
             }
             JournalFault::NoPiece => to.write_str("the journal of definitions has a piece that is too short"),
             JournalFault::NoBeginning => to.write_str("the journal of definitions has an entry without its beginning"),

@@ -1,22 +1,33 @@
-//! A broker process that is killed and started again in the same state folder: what it confirmed is there, once and in
-//! order, what was acknowledged or transient is not, and damage is named.
+//! A broker process that is killed and started again in the same state folder, or whose disk fails or fills up: what it
+//! confirmed is there, once and in order, what was acknowledged or transient is not, and damage is named.
 //!
-//! `HARRIER_KILLS` sets the number of kills, `HARRIER_SEED` where they begin, `HARRIER_BIN` another program.
+//! `HARRIER_KILLS` sets the number of kills, `HARRIER_SEED` where they begin, `HARRIER_BIN` another program;
+//! `HARRIER_KILLED_CALLS`, `HARRIER_FAILED_CALLS` and `HARRIER_FLIPS` are explained where they are used.
 
 #[path = "durability/backup.rs"]
 mod backup;
 #[path = "durability/broker.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod broker;
+#[path = "durability/fault_injector.rs"]
+mod fault_injector;
 #[path = "durability/flips.rs"]
 mod flips;
+#[path = "durability/formats.rs"]
+mod formats;
+#[path = "durability/full_disk.rs"]
+mod full_disk;
 #[path = "durability/ledger.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod ledger;
 #[path = "durability/random.rs"]
 mod random;
+#[path = "durability/random_flips.rs"]
+mod random_flips;
 #[path = "durability/shards.rs"]
 mod shards;
+#[path = "durability/system_calls.rs"]
+mod system_calls;
 #[path = "durability/traffic.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod traffic;
@@ -26,7 +37,7 @@ mod verification;
 use broker::{StoredBroker, TestStateFolder, harrier};
 use ledger::Ledger;
 use random::SeededRandom;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use traffic::Traffic;
 use verification::verify;
 
@@ -38,9 +49,20 @@ const KILLS: u64 = 10;
 /// A round is killed after at most so many confirms.
 const CONFIRMS_MAX: u64 = 600;
 
+/// A number from the environment.
 fn number_of(variable: &str, usual: u64) -> u64 {
     let Ok(text) = std::env::var(variable) else { return usual };
     text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}"))
+}
+
+/// Waits for a condition.
+#[expect(clippy::disallowed_methods, reason = "between two looks at the condition, which has a deadline")]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A kill damages nothing.
@@ -73,8 +95,9 @@ fn survive_kills(name: &str, options: &[&str], kills: u64) {
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("before kill {seed}: {why}"));
         // More often few than many: the first writes of a life are the ones that differ.
         let confirms = random.below(CONFIRMS_MAX).min(random.below(CONFIRMS_MAX));
-        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
-        traffic.run_until(confirms);
+        let traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
+        let mut traffic = traffic.expect("a broker that runs");
+        traffic.run_until(confirms).expect("a broker that runs");
         traffic.kill_at_a_commit(broker);
         let told = traffic.end();
         check_store(&folder);

@@ -91,7 +91,7 @@ fn verify_copy(copy: &Path, mut ledger: Ledger, random: &mut SeededRandom) -> Re
         return Err(String::from_utf8_lossy(&check.stderr).into_owned());
     }
     let broker = StoredBroker::start(&folder, &[]);
-    verify(&broker, &mut ledger, random)?;
+    verify(&broker, &mut ledger, random).map_err(|why| why.to_string())?;
     broker.kill();
     Ok(())
 }
@@ -109,7 +109,7 @@ fn what_was_confirmed_survives_each_power_cut() {
         let mut random = SeededRandom::new(seed);
         let broker = GuestBroker::start(&disk);
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("before cut {seed}: {why}"));
-        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
+        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed).expect("a broker that runs");
         let last = (seed + CUTS_PER_LIFE).min(first + cuts) - 1;
         let mut confirms = 0;
         for seed in seed..last {
@@ -119,7 +119,7 @@ fn what_was_confirmed_survives_each_power_cut() {
             disk.copy_behind(random.below(WRITES_MAX), &copy, SeededRandom::new(seed));
             let told = loop {
                 confirms += 1 + random.below(CONFIRMS_MAX);
-                traffic.run_until(confirms);
+                traffic.run_until(confirms).expect("a broker that runs");
                 if let Some(told) = disk.take_copied() {
                     break told;
                 }
@@ -131,7 +131,7 @@ fn what_was_confirmed_survives_each_power_cut() {
         }
         seed = last;
         let mut random = SeededRandom::new(!seed);
-        traffic.run_until(confirms + random.below(CONFIRMS_MAX));
+        traffic.run_until(confirms + random.below(CONFIRMS_MAX)).expect("a broker that runs");
         disk.fail_power_behind(random.below(3));
         traffic.kill_at_a_commit(broker);
         let told = disk.cut(&mut random);
@@ -150,8 +150,8 @@ fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
     let (disk, _folder) = formatted_disk("errors");
     let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(1));
     let broker = GuestBroker::start(&disk);
-    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0);
-    traffic.run_until(100);
+    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
+    traffic.run_until(100).expect("a broker that runs");
     disk.set_fault(DiskFault::WriteErrors);
     let commit = traffic.fail_at_a_commit();
     assert!(commit.contains("541"), "{commit}");
@@ -173,11 +173,11 @@ fn a_disk_that_lost_a_write_is_found_to_be_damaged() {
     let (disk, _folder) = formatted_disk("lost");
     let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(2));
     let broker = GuestBroker::start(&disk);
-    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0);
-    traffic.run_until(100);
+    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
+    traffic.run_until(100).expect("a broker that runs");
     // The first bytes of a frame.
     disk.set_fault(DiskFault::LosesWriteOf(*b"HRRF"));
-    traffic.run_until(400);
+    traffic.run_until(400).expect("a broker that runs");
     assert_eq!(disk.lost_writes(), 1);
     traffic.kill_at_a_commit(broker);
     traffic.end();

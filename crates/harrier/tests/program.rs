@@ -8,6 +8,8 @@ mod ctl;
 mod definitions;
 #[path = "program/durable.rs"]
 mod durable;
+#[path = "program/durable_chain.rs"]
+mod durable_chain;
 #[path = "program/federation.rs"]
 mod federation;
 #[path = "program/forced.rs"]

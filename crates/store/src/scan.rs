@@ -8,14 +8,14 @@
 //! begins with that very frame: then the log ended there once before, and what is found in between never counted.
 
 use crate::buffer::AlignedBuffer;
-use crate::frame::{Frame, FrameFault, FrameHeader};
+use crate::frame::{self, Frame, FrameFault, FrameHeader};
 use crate::group::Chain;
 use crate::ids::{Block, FrameSequence, SegmentId, SegmentNumber};
 use crate::limits::{BLOCK_BYTES, SCAN_BYTES};
 use crate::log_writer::LogEnd;
 use crate::record::{Record, RecordReader};
 use crate::request::DiskError;
-use crate::segment_header::{SegmentHeader, SegmentHeaderFault, SegmentStart};
+use crate::segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault, SegmentStart};
 use std::fmt;
 
 /// Reads segments.
@@ -88,12 +88,15 @@ pub enum ScanError {
     Disk(DiskError),
 }
 
+// What is not known is named by one number, whether it is of a segment or of a frame.
+const _: () = assert!(frame::FORMAT as u32 == SEGMENT_FORMAT);
+
 impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ScanError::Damaged(damage) => damage.fmt(f),
             ScanError::UnknownFormat { segment, format } => {
-                write!(f, "{segment} has format {format}, which this version cannot read")
+                write!(f, "{segment} has format {format}, and this version reads format {SEGMENT_FORMAT} only")
             }
             ScanError::Foreign { segment } => write!(f, "{segment} belongs to another store or another log"),
             ScanError::OutOfOrder { segment } => {

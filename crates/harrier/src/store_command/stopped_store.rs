@@ -5,10 +5,8 @@ use crate::store_file::StoreFile;
 use definitions::DurableDefinitions;
 use disk::SegmentFolder;
 use std::path::Path;
-use store::limits::BLOCK_BYTES;
 use store::{
-    AlignedBuffer, Block, Chain, Damage, FrameSequence, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult,
-    SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
+    Chain, Damage, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentNumber, StoreTag, scan,
 };
 
 /// A store that nobody writes to while this exists.
@@ -33,9 +31,7 @@ impl StoppedStore {
         ids.extend((0..file.logs).map(|log| LogId(log.into())));
         ids.sort_unstable();
         ids.dedup();
-        let mut journal = StoredLog::open("definitions".to_owned(), &definitions, store, shard::JOURNAL_LOG)?;
-        journal.begin_with_first_segment()?;
-        let mut logs = vec![journal];
+        let mut logs = vec![StoredLog::open("definitions".to_owned(), &definitions, store, shard::JOURNAL_LOG)?];
         for id in ids {
             logs.push(StoredLog::open(format!("{} {}", file.log_folder, id.0), &messages, store, id)?);
         }
@@ -67,22 +63,6 @@ impl StoredLog {
     fn open(name: String, files: &SegmentFolder, store: StoreTag, id: LogId) -> Result<StoredLog, String> {
         let segments = files.segments(id).map_err(|error| error.text)?;
         Ok(StoredLog { name, files: files.clone(), start: LogEnd::empty(store, id).chain, segments })
-    }
-
-    /// Segments in front of a snapshot of the definitions are removed: the log begins where the first one that is there does.
-    fn begin_with_first_segment(&mut self) -> Result<(), String> {
-        let Some(&number) = self.segments.first() else { return Ok(()) };
-        let mut block = AlignedBuffer::new(BLOCK_BYTES);
-        let segment = SegmentId { log: self.start.log, number };
-        let filled = self.files.read(segment, Block(0), &mut block).map_err(|error| error.text)?;
-        // Without a header nothing was written to it, or the scan says what is wrong with it.
-        if let Ok(header) = SegmentHeader::read(&block[..filled])
-            && header.number == number
-        {
-            let synced = FrameSequence(header.first.0.saturating_sub(1));
-            self.start = Chain { next: header.first, previous_crc: header.previous_crc, synced, ..self.start };
-        }
-        Ok(())
     }
 
     /// How it is named to people.

@@ -23,20 +23,20 @@ fn a_backup_has_what_was_confirmed_before_and_goes_on_by_itself() {
     let mut ledger = Ledger::default();
     let mut random = SeededRandom::new(7);
     let broker = StoredBroker::start(&folder, &[]);
-    verify(&broker, &mut ledger, &mut random).expect("a new folder");
-    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0);
+    verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("{why}"));
+    let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     let mut confirms = 0;
     for number in 0..BACKUPS {
         // Between two of them segments are filled, and given back.
         confirms += 1_000;
-        traffic.run_until(confirms);
+        traffic.run_until(confirms).expect("a broker that runs");
         let backup = TestStateFolder::new(&format!("backup-{number}"));
         let made = back_up(&broker, &backup);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         println!("{}", String::from_utf8_lossy(&made.stdout).trim_end());
         let mut ledger = traffic.ledger().clone();
         confirms += 500;
-        traffic.run_until(confirms);
+        traffic.run_until(confirms).expect("a broker that runs");
         check_store(&backup);
         let copy = StoredBroker::start(&backup, &[]);
         verify(&copy, &mut ledger, &mut SeededRandom::new(number)).unwrap_or_else(|why| panic!("{number}: {why}"));

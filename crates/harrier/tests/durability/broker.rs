@@ -1,11 +1,12 @@
 //! A broker process with a state folder, which can be killed.
 
 use super::PATIENCE;
-use client::{Client, ClientChannel};
+use client::{Client, ClientChannel, ClientError};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 
 /// What a broker logs when clients may connect.
 const READY: &str = "harrier broker is ready";
@@ -18,18 +19,22 @@ impl TestStateFolder {
         TestStateFolder(std::env::temp_dir().join(format!("harrier-durability-{}-{name}", std::process::id())))
     }
 
-    /// What of a file can be read; nothing if there is none.
-    pub fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path(name)).unwrap_or_default()
-    }
-
     /// A folder that something else has made.
     pub fn at(path: PathBuf) -> Self {
         TestStateFolder(path)
     }
 
+    /// What of a file can be read; nothing if there is none.
+    pub fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -43,10 +48,22 @@ impl Drop for TestStateFolder {
     }
 }
 
+/// What starts the program: a command that is given it with its arguments, and becomes it. Without words the program starts
+/// by itself.
+#[derive(Default)]
+pub struct Launcher(pub Vec<OsString>);
+
 /// The program without the settings of whoever runs the tests.
 pub fn harrier() -> Command {
+    harrier_by(&Launcher::default())
+}
+
+/// The program, started by a launcher.
+pub fn harrier_by(launcher: &Launcher) -> Command {
     let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
-    let mut command = Command::new(program);
+    let mut words = launcher.0.iter().chain([&program]);
+    let mut command = Command::new(words.next().expect("there is a program"));
+    command.args(words);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"HARRIER_")) {
         command.env_remove(name);
     }
@@ -56,8 +73,8 @@ pub fn harrier() -> Command {
 
 /// A broker that traffic is sent to.
 pub trait TestBroker: Send + 'static {
-    /// A client with a channel.
-    fn connect(&self) -> (Client, ClientChannel);
+    /// A client with a channel, unless the broker has ended.
+    fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError>;
 
     /// Ends the broker where it stands.
     fn kill(self);
@@ -72,9 +89,14 @@ pub struct StoredBroker {
 }
 
 impl StoredBroker {
+    /// Starts a broker that must become ready.
+    pub fn start(folder: &TestStateFolder, options: &[&str]) -> Self {
+        StoredBroker::try_start(folder, options).unwrap_or_else(|(status, log)| panic!("{status}: {log}"))
+    }
+
     /// Starts a broker, and kills it as soon as something is so. Returns whether it was before the broker was ready.
     pub fn kill_when(folder: &TestStateFolder, options: &[&str], mut is_so: impl FnMut() -> bool) -> bool {
-        let broker = StoredBroker::spawn(folder, options);
+        let broker = StoredBroker::spawn(&Launcher::default(), folder, options);
         let mut is_ready = false;
         while !is_so() && !is_ready {
             is_ready = match broker.lines.try_recv() {
@@ -87,14 +109,9 @@ impl StoredBroker {
         !is_ready
     }
 
-    /// Starts a broker that must become ready.
-    pub fn start(folder: &TestStateFolder, options: &[&str]) -> Self {
-        StoredBroker::try_start(folder, options).unwrap_or_else(|(status, log)| panic!("{status}: {log}"))
-    }
-
     /// Starts a broker, and kills it when it has logged so many lines, or is ready.
     pub fn kill_at_start(folder: &TestStateFolder, lines: usize) {
-        let broker = StoredBroker::spawn(folder, &[]);
+        let broker = StoredBroker::spawn(&Launcher::default(), folder, &[]);
         for _ in 0..lines {
             if broker.lines.recv_timeout(PATIENCE).expect("a line").contains(READY) {
                 break;
@@ -103,8 +120,8 @@ impl StoredBroker {
         broker.kill();
     }
 
-    fn spawn(folder: &TestStateFolder, options: &[&str]) -> Self {
-        let mut command = harrier();
+    fn spawn(launcher: &Launcher, folder: &TestStateFolder, options: &[&str]) -> Self {
+        let mut command = harrier_by(launcher);
         command.args(["broker", "--listen", "127.0.0.1:0", "--shards", "2", "--log-format", "json"]);
         // Small segments, so that several are filled.
         command.args(["--segment-bytes", "4MiB", "--state"]).arg(&folder.0).args(options).stderr(Stdio::piped());
@@ -117,7 +134,16 @@ impl StoredBroker {
 
     /// Starts a broker. Returns its status and its log if it ends before it is ready.
     pub fn try_start(folder: &TestStateFolder, options: &[&str]) -> Result<Self, (ExitStatus, String)> {
-        let mut broker = StoredBroker::spawn(folder, options);
+        StoredBroker::try_start_by(&Launcher::default(), folder, options)
+    }
+
+    /// Starts a broker by a launcher. Returns its status and its log if it ends before it is ready.
+    pub fn try_start_by(
+        launcher: &Launcher,
+        folder: &TestStateFolder,
+        options: &[&str],
+    ) -> Result<Self, (ExitStatus, String)> {
+        let mut broker = StoredBroker::spawn(launcher, folder, options);
         while let Ok(line) = broker.lines.recv_timeout(PATIENCE) {
             broker.start_log.push_str(&line);
             broker.start_log.push('\n');
@@ -138,9 +164,14 @@ impl StoredBroker {
 
     /// A client with a channel.
     pub fn connect(&self) -> (Client, ClientChannel) {
-        let mut client = Client::connect(&self.url()).expect("it listens");
-        let channel = client.open_channel().expect("a channel");
-        (client, channel)
+        self.try_connect().expect("it listens")
+    }
+
+    /// A client with a channel, unless the broker has ended.
+    pub fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError> {
+        let mut client = Client::connect(&self.url())?;
+        let channel = client.open_channel()?;
+        Ok((client, channel))
     }
 
     /// Ends the process where it stands.
@@ -150,17 +181,35 @@ impl StoredBroker {
     }
 
     /// Tells the process to stop, and waits until it has.
-    pub fn terminate(mut self) {
+    pub fn terminate(self) {
+        self.tell_to_end();
+        let (status, log) = self.await_end();
+        assert!(status.success(), "{status}: {log}");
+    }
+
+    /// Tells the process to stop, if it has not by itself.
+    pub fn tell_to_end(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-        let status = self.child.wait().expect("it ends");
-        assert!(status.success(), "{status}: {}", self.lines.try_iter().collect::<Vec<_>>().join("\n"));
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it was not waited for");
+    }
+
+    /// Waits until the process has ended. Returns its status, and what it has logged since it was ready.
+    pub fn await_end(mut self) -> (ExitStatus, String) {
+        let mut log = String::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => log = log + &line + "\n",
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {log}"),
+            }
+        }
+        (self.child.wait().expect("it ends"), log)
     }
 }
 
 impl TestBroker for StoredBroker {
-    fn connect(&self) -> (Client, ClientChannel) {
-        StoredBroker::connect(self)
+    fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError> {
+        StoredBroker::try_connect(self)
     }
 
     fn kill(self) {

@@ -35,6 +35,8 @@ pub struct FoundMessage {
 #[derive(Clone, Default)]
 pub struct QueueLedger {
     states: BTreeMap<u64, MessageState>,
+    /// Its declaration or its deletion was not answered.
+    pub may_be_gone: bool,
     /// Some message may have been handed out.
     pub was_consumed: bool,
     /// Messages of commits without an answer: of each all are there or none.
@@ -60,7 +62,7 @@ impl OpenPublish {
 pub struct Ledger {
     /// By their numbers.
     published: Vec<PublishedMessage>,
-    /// Durable queues that were declared with an answer, and not deleted.
+    /// Durable queues that were declared, and not deleted with an answer.
     pub queues: BTreeMap<String, QueueLedger>,
     /// Queues that must not be there after a restart.
     pub passing_queues: Vec<String>,
@@ -74,6 +76,17 @@ pub fn body(number: u64, bytes: usize) -> Vec<u8> {
 }
 
 impl Ledger {
+    /// A durable queue is about to be declared.
+    pub fn declare(&mut self, name: &str) {
+        let vacant = || QueueLedger { may_be_gone: true, ..QueueLedger::default() };
+        self.queues.entry(name.to_owned()).or_insert_with(vacant);
+    }
+
+    /// Its declaration was answered.
+    pub fn declared(&mut self, name: &str) {
+        self.queues.get_mut(name).expect("it is declared").may_be_gone = false;
+    }
+
     /// Enters a message that is about to be published to these queues. Returns its number.
     pub fn publish(&mut self, queues: &[String], bytes: usize, is_persistent: bool) -> OpenPublish {
         let number = self.published.len() as u64;
@@ -119,7 +132,7 @@ impl Ledger {
         self.queues.get_mut(queue).expect("it is declared").commits.push(numbers);
     }
 
-    /// The queue was purged over the connection that publishes: as if all of it had been acknowledged.
+    /// The queue is about to be purged over the connection that publishes: as if all of it were acknowledged.
     pub fn purge(&mut self, name: &str) {
         let Some(queue) = self.queues.get_mut(name) else { return };
         for (number, state) in queue.states.iter_mut().filter(|(_, state)| **state != MessageState::Gone) {
@@ -128,8 +141,17 @@ impl Ledger {
         }
     }
 
-    /// The queue was deleted, with everything in it.
+    /// The queue is about to be deleted, with everything in it.
     pub fn delete(&mut self, queue: &str) {
+        let Some(queue) = self.queues.get_mut(queue) else { return };
+        queue.may_be_gone = true;
+        for state in queue.states.values_mut().filter(|state| **state != MessageState::Gone) {
+            *state = MessageState::Acknowledged;
+        }
+    }
+
+    /// Its deletion was answered.
+    pub fn deleted(&mut self, queue: &str) {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
         }
@@ -148,6 +170,7 @@ impl Ledger {
         for (name, queue) in &mut self.queues {
             let earlier = before.queues.get(name);
             queue.was_consumed |= earlier.is_some_and(|earlier| earlier.was_consumed);
+            queue.may_be_gone |= earlier.is_none_or(|earlier| earlier.may_be_gone);
             for (number, state) in &mut queue.states {
                 let earlier = earlier.and_then(|earlier| earlier.states.get(number));
                 *state = match (earlier, *state) {
@@ -162,8 +185,9 @@ impl Ledger {
         self
     }
 
-    /// Compares what a queue has after a restart with what it must and may have, and goes on from there.
-    pub fn settle(&mut self, name: &str, found: &[FoundMessage]) -> Result<(), String> {
+    /// Compares what a queue has after a restart with what it must and may have, and goes on from there. `was_consumed`: before
+    /// these were taken.
+    pub fn settle(&mut self, name: &str, found: &[FoundMessage], was_consumed: bool) -> Result<(), String> {
         let Ledger { published, queues, .. } = self;
         let queue = queues.get_mut(name).ok_or("a queue that nobody declared")?;
         for pair in found.windows(2) {
@@ -178,17 +202,21 @@ impl Ledger {
             };
             match state {
                 MessageState::Gone => return Err(format!("message {number} is there again")),
-                _ if *redelivered && !queue.was_consumed => {
+                _ if *redelivered && !was_consumed => {
                     return Err(format!("message {number} is marked as redelivered, and nobody had it"));
                 }
                 _ => {}
             }
         }
-        let mut missing = queue.states.iter().filter(|(number, state)| {
-            **state == MessageState::Safe && found.binary_search_by_key(*number, |found| found.number).is_err()
-        });
-        if let Some((number, _)) = missing.next() {
-            return Err(format!("message {number} was confirmed and is lost, and {} more", missing.count()));
+        let missing: Vec<u64> = (queue.states.iter())
+            .filter(|(number, state)| {
+                **state == MessageState::Safe && found.binary_search_by_key(*number, |found| found.number).is_err()
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        if !missing.is_empty() {
+            let last = found.last().map(|found| found.number);
+            return Err(format!("messages {missing:?} were confirmed and are lost; the last one there is {last:?}"));
         }
         for commit in std::mem::take(&mut queue.commits) {
             let is_there = |number: &&u64| found.binary_search_by_key(*number, |found| found.number).is_ok();

@@ -176,8 +176,8 @@ fn a_kill_while_the_number_of_shards_changes_loses_nothing() {
         let next = [logs.to_string(), shards, (1 + random.below(5)).to_string()];
         let broker = StoredBroker::start(&folder, &["--shards", &next[random.below(3) as usize]]);
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("kill {seed} when {stage:?}: {why}"));
-        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
-        traffic.run_until(60);
+        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed).expect("a broker that runs");
+        traffic.run_until(60).expect("a broker that runs");
         traffic.kill_at_a_commit(broker);
         println!("seed {seed}, {stage:?}: {}", traffic.end());
         check_store(&folder);

@@ -31,6 +31,13 @@ struct Connection {
     channel: ClientChannel,
 }
 
+impl Connection {
+    fn open(broker: &impl TestBroker) -> Result<Connection, ClientError> {
+        let (client, channel) = broker.try_connect()?;
+        Ok(Connection { client, channel })
+    }
+}
+
 pub struct Traffic<'a> {
     ledger: &'a mut Ledger,
     random: &'a mut SeededRandom,
@@ -52,49 +59,61 @@ pub struct Traffic<'a> {
 
 impl<'a> Traffic<'a> {
     /// Declares what the round needs. What was answered must survive.
-    pub fn begin(broker: &impl TestBroker, ledger: &'a mut Ledger, random: &'a mut SeededRandom, round: u64) -> Self {
-        let [mut publisher, mut consumer, mut committer] = std::array::from_fn(|_| {
-            let (client, channel) = broker.connect();
-            Connection { client, channel }
-        });
+    ///
+    /// # Errors
+    /// Here as in the other calls: the broker has ended.
+    pub fn begin(
+        broker: &impl TestBroker,
+        ledger: &'a mut Ledger,
+        random: &'a mut SeededRandom,
+        round: u64,
+    ) -> Result<Self, ClientError> {
+        let mut publisher = Connection::open(broker)?;
+        let mut consumer = Connection::open(broker)?;
+        let mut committer = Connection::open(broker)?;
         let channel = publisher.channel;
-        publisher.client.confirm_select(channel).expect("confirms");
+        publisher.client.confirm_select(channel)?;
         let durable = ExchangeOptions { durable: true, ..ExchangeOptions::default() };
-        publisher.client.declare_exchange(channel, EXCHANGE, "direct", &durable).expect("an exchange");
+        publisher.client.declare_exchange(channel, EXCHANGE, "direct", &durable)?;
         for name in CONSUMED {
-            declare_durable(&mut publisher, ledger, name, &[name, ALL]);
+            declare_durable(&mut publisher, ledger, name, &[name, ALL])?;
         }
-        publisher.client.delete_queue(channel, DECLARED_ANEW, false, false).expect("deleted, or never there");
         ledger.delete(DECLARED_ANEW);
+        publisher.client.delete_queue(channel, DECLARED_ANEW, false, false)?;
+        ledger.deleted(DECLARED_ANEW);
         for name in [DECLARED_ANEW, PURGED, COMMITTED] {
-            declare_durable(&mut publisher, ledger, name, &[name]);
+            declare_durable(&mut publisher, ledger, name, &[name])?;
         }
-        committer.client.tx_select(committer.channel).expect("transactions");
+        committer.client.tx_select(committer.channel)?;
         let round_queue = format!("round.{round}");
-        declare_durable(&mut publisher, ledger, &round_queue, &[&round_queue]);
-        // The one of two rounds before has served.
-        if let Some(old) = round.checked_sub(2).map(|old| format!("round.{old}"))
-            && ledger.queues.remove(&old).is_some()
-        {
-            publisher.client.delete_queue(channel, &old, false, false).expect("deleted");
+        declare_durable(&mut publisher, ledger, &round_queue, &[&round_queue])?;
+        // Those of two rounds before and earlier have served.
+        let is_old = |name: &&String| {
+            let number = name.strip_prefix("round.").map(|number| number.parse::<u64>().expect("a round"));
+            number.is_some_and(|number| number + 2 <= round)
+        };
+        let old: Vec<String> = ledger.queues.keys().filter(is_old).cloned().collect();
+        for old in old {
+            ledger.delete(&old);
+            publisher.client.delete_queue(channel, &old, false, false)?;
+            ledger.queues.remove(&old);
             ledger.passing_queues.push(old);
         }
-        let own = format!("own.{round}");
+        let (own, passing) = (format!("own.{round}"), format!("passing.{round}"));
+        ledger.passing_queues.extend([own.clone(), passing.clone()]);
         let exclusive = QueueOptions { durable: true, exclusive: true, ..QueueOptions::default() };
-        publisher.client.declare_queue(channel, &own, &exclusive).expect("an exclusive queue");
-        let passing = format!("passing.{round}");
-        publisher.client.declare_queue(channel, &passing, &QueueOptions::default()).expect("a transient queue");
-        ledger.passing_queues.extend([own, passing]);
-        let publisher_consumes = publisher.client.open_channel().expect("a channel");
-        consume(&mut publisher.client, publisher_consumes, BY_PUBLISHER);
-        for name in CONSUMED.into_iter().filter(|name| *name != BY_PUBLISHER) {
-            consume(&mut consumer.client, consumer.channel, name);
-        }
+        publisher.client.declare_queue(channel, &own, &exclusive)?;
+        publisher.client.declare_queue(channel, &passing, &QueueOptions::default())?;
+        let publisher_consumes = publisher.client.open_channel()?;
         for name in CONSUMED {
             ledger.queues.get_mut(name).expect("it is declared").was_consumed = true;
         }
+        consume(&mut publisher.client, publisher_consumes, BY_PUBLISHER)?;
+        for name in CONSUMED.into_iter().filter(|name| *name != BY_PUBLISHER) {
+            consume(&mut consumer.client, consumer.channel, name)?;
+        }
         let window = 1 + random.below(200);
-        Traffic {
+        Ok(Traffic {
             ledger,
             random,
             publisher,
@@ -107,30 +126,30 @@ impl<'a> Traffic<'a> {
             confirms: 0,
             published: 0,
             acknowledged: 0,
-        }
+        })
     }
 
     /// Publishes and acknowledges until so many confirms have come.
-    pub fn run_until(&mut self, confirms: u64) {
+    pub fn run_until(&mut self, confirms: u64) -> Result<(), ClientError> {
         while self.confirms < confirms {
-            self.publish();
+            self.publish()?;
             if self.publisher.client.outstanding(self.publisher.channel) >= self.window {
                 let awaited = self.window / 2;
-                self.publisher.client.wait_confirms(self.publisher.channel, awaited).expect("a broker that runs");
+                self.publisher.client.wait_confirms(self.publisher.channel, awaited)?;
             }
             self.note_confirms();
             if self.random.one_in(50) {
-                self.commit();
+                self.commit()?;
             }
             if self.random.one_in(100) {
-                self.publisher.client.purge_queue(self.publisher.channel, PURGED).expect("a broker that runs");
                 self.ledger.purge(PURGED);
+                self.publisher.client.purge_queue(self.publisher.channel, PURGED)?;
             }
             if self.random.one_in(4) {
-                self.take_deliveries().expect("a broker that runs");
+                self.take_deliveries()?;
             }
         }
-        self.publisher.client.flush().expect("a broker that runs");
+        self.publisher.client.flush()
     }
 
     /// What is known of the messages so far.
@@ -138,7 +157,7 @@ impl<'a> Traffic<'a> {
         self.ledger
     }
 
-    fn publish(&mut self) {
+    fn publish(&mut self) -> Result<(), ClientError> {
         let Traffic { ledger, random, publisher, round_queue, .. } = self;
         let key = match random.below(9) {
             0 => ALL,
@@ -163,13 +182,14 @@ impl<'a> Traffic<'a> {
             Properties { delivery_mode: Some(if is_persistent { 2 } else { 1 }), ..Properties::default() }.to_bytes();
         let to = Publish { mandatory: true, properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, key) };
         let body = body(open.number(), bytes);
-        let tag = publisher.client.publish(publisher.channel, &to, &body).expect("a broker that runs");
+        let tag = publisher.client.publish(publisher.channel, &to, &body)?;
         self.published += 1;
         self.open.push_back((tag, open));
+        Ok(())
     }
 
     /// Publishes messages in a transaction.
-    fn fill_transaction(&mut self) -> Vec<OpenPublish> {
+    fn fill_transaction(&mut self) -> Result<Vec<OpenPublish>, ClientError> {
         let Connection { client, channel } = &mut self.committer;
         let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
         let to = Publish { properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, COMMITTED) };
@@ -177,22 +197,27 @@ impl<'a> Traffic<'a> {
         for _ in 0..COMMIT_MESSAGES {
             let bytes = 8 + self.random.below(3) as usize * 40_000;
             let publish = self.ledger.publish(&[COMMITTED.to_owned()], bytes, true);
-            client.publish(*channel, &to, &body(publish.number(), bytes)).expect("a broker that runs");
+            client.publish(*channel, &to, &body(publish.number(), bytes))?;
             publishes.push(publish);
         }
-        client.flush().expect("a broker that runs");
-        publishes
+        client.flush()?;
+        Ok(publishes)
     }
 
-    fn commit(&mut self) {
-        let publishes = self.fill_transaction();
-        self.committer.client.tx_commit(self.committer.channel).expect("a broker that runs");
-        publishes.iter().for_each(|publish| self.ledger.confirm(publish));
+    fn commit(&mut self) -> Result<(), ClientError> {
+        let publishes = self.fill_transaction()?;
+        let answer = self.committer.client.tx_commit(self.committer.channel);
+        if answer.is_ok() {
+            publishes.iter().for_each(|publish| self.ledger.confirm(publish));
+        } else {
+            self.ledger.leave_commit_open(COMMITTED, &publishes);
+        }
+        answer
     }
 
     /// Kills the broker while it has a commit to answer.
     pub fn kill_at_a_commit(&mut self, broker: impl TestBroker) {
-        let publishes = self.fill_transaction();
+        let publishes = self.fill_transaction().expect("a broker that runs");
         let killer = std::thread::spawn(|| broker.kill());
         let is_answered = self.committer.client.tx_commit(self.committer.channel).is_ok();
         killer.join().expect("it is killed");
@@ -205,7 +230,7 @@ impl<'a> Traffic<'a> {
 
     /// Commits once more, which must fail. Says how.
     pub fn fail_at_a_commit(&mut self) -> String {
-        let publishes = self.fill_transaction();
+        let publishes = self.fill_transaction().expect("a broker that runs");
         let error = self.committer.client.tx_commit(self.committer.channel).expect_err("the disk has errors");
         self.ledger.leave_commit_open(COMMITTED, &publishes);
         error.to_string()
@@ -234,14 +259,22 @@ impl<'a> Traffic<'a> {
                     0 => {}
                     1 => client.nack(channel, tag, false, true)?,
                     _ => {
-                        client.ack(channel, tag, false)?;
                         ledger.acknowledge(&queue, number, is_publisher);
+                        client.ack(channel, tag, false)?;
                         *acknowledged += 1;
                     }
                 }
             }
             client.flush()?;
         }
+        Ok(())
+    }
+
+    /// Waits until everything is confirmed.
+    pub fn finish(mut self) -> Result<(), ClientError> {
+        let refused = self.publisher.client.wait_confirms(self.publisher.channel, 0)?;
+        assert_eq!(refused, 0, "nothing is refused");
+        self.note_confirms();
         Ok(())
     }
 
@@ -252,7 +285,7 @@ impl<'a> Traffic<'a> {
         assert!(ended.is_err() || self.open.len() as u64 <= self.window, "the broker was killed");
         self.note_confirms();
         let refused = self.publisher.client.take_refused(self.publisher.channel).unwrap_or_default();
-        assert_eq!(refused, [], "nothing is refused");
+        assert!(refused.is_empty(), "nothing is refused: {refused:?}");
         assert_eq!(self.publisher.client.returned_count(), 0, "each key is bound");
         let Traffic { published, confirms, acknowledged, window, .. } = self;
         format!("{published} published within {window}, {confirms} confirmed, {acknowledged} acknowledged")
@@ -260,19 +293,26 @@ impl<'a> Traffic<'a> {
 }
 
 /// Declares a durable queue with its bindings.
-fn declare_durable(publisher: &mut Connection, ledger: &mut Ledger, name: &str, keys: &[&str]) {
+fn declare_durable(
+    publisher: &mut Connection,
+    ledger: &mut Ledger,
+    name: &str,
+    keys: &[&str],
+) -> Result<(), ClientError> {
     let Connection { client, channel } = publisher;
     let durable = QueueOptions { durable: true, ..QueueOptions::default() };
-    client.declare_queue(*channel, name, &durable).expect("a queue");
+    ledger.declare(name);
+    client.declare_queue(*channel, name, &durable)?;
+    ledger.declared(name);
     for key in keys {
-        client.bind_queue(*channel, name, EXCHANGE, key, &wire::Table::new()).expect("a binding");
+        client.bind_queue(*channel, name, EXCHANGE, key, &wire::Table::new())?;
     }
-    ledger.queues.entry(name.to_owned()).or_default();
+    Ok(())
 }
 
 /// Consumes from a queue, by whose name its deliveries are known.
-fn consume(client: &mut Client, channel: ClientChannel, queue: &str) {
-    client.qos(channel, PREFETCH, false).expect("a prefetch count");
+fn consume(client: &mut Client, channel: ClientChannel, queue: &str) -> Result<(), ClientError> {
+    client.qos(channel, PREFETCH, false)?;
     let options = ConsumeOptions { consumer_tag: queue.to_owned(), ..ConsumeOptions::default() };
-    client.consume(channel, queue, &options).expect("a consumer");
+    client.consume(channel, queue, &options).map(drop)
 }

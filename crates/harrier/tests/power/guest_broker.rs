@@ -3,7 +3,7 @@
 use super::broker::{TestBroker, harrier};
 use super::volatile_disk::VolatileDisk;
 use super::{PATIENCE, guest_program};
-use client::{Client, ClientChannel};
+use client::{Client, ClientChannel, ClientError};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -80,10 +80,10 @@ impl GuestBroker {
 }
 
 impl TestBroker for GuestBroker {
-    fn connect(&self) -> (Client, ClientChannel) {
-        let mut client = Client::connect(&format!("amqp://127.0.0.1:{}/%2F", self.port)).expect("it listens");
-        let channel = client.open_channel().expect("a channel");
-        (client, channel)
+    fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError> {
+        let mut client = Client::connect(&format!("amqp://127.0.0.1:{}/%2F", self.port))?;
+        let channel = client.open_channel()?;
+        Ok((client, channel))
     }
 
     /// Switches the machine off when the power of its disk has failed, if it does.

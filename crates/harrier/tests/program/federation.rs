@@ -19,7 +19,7 @@ fn route(words: &[&str]) -> Output {
 }
 
 /// A successful command, with or without remarks.
-fn done(words: &[&str]) -> String {
+pub(super) fn done(words: &[&str]) -> String {
     let output = route(words);
     assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
@@ -32,25 +32,25 @@ fn refused(words: &[&str]) -> String {
     why
 }
 
-fn links(of: &str) -> Vec<Json> {
+pub(super) fn links(of: &str) -> Vec<Json> {
     let found: Json = serde_json::from_str(&done(&["--json", "link", "list", of])).expect("JSON");
     found["links"].as_array().expect("links").clone()
 }
 
-fn until_links(of: &str, what: &str, is_so: impl Fn(&[Json]) -> bool) {
+pub(super) fn until_links(of: &str, what: &str, is_so: impl Fn(&[Json]) -> bool) {
     wait_until(what, || is_so(&links(of)), || format!("{:#?}", links(of)));
 }
 
-fn runs(link: &Json) -> bool {
+pub(super) fn runs(link: &Json) -> bool {
     link["routes"].as_array().is_some_and(|routes| routes.iter().all(|route| route["runs"] == true))
 }
 
-fn free_port() -> String {
+pub(super) fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string()
 }
 
 /// A broker with a name and a state folder, at a fixed address.
-fn named(folder: &TempFolder, name: &str, listen: &str, more: &[&str]) -> BrokerProcess {
+pub(super) fn named(folder: &TempFolder, name: &str, listen: &str, more: &[&str]) -> BrokerProcess {
     let state = folder.path(name);
     let words = ["--listen", listen, "--shards", "1", "--state", &state, "--cluster-name", name];
     BrokerProcess::start(&[&words[..], more].concat())
@@ -199,7 +199,7 @@ impl NumberSource {
 }
 
 /// Publishes until a message is routed.
-fn until_wanted(url: &str, exchange: &str, key: &str, told: impl Fn() -> String) {
+pub(super) fn until_wanted(url: &str, exchange: &str, key: &str, told: impl Fn() -> String) {
     let mut client = Client::connect(url).expect("connects");
     let channel = client.open_channel().expect("a channel");
     client.confirm_select(channel).expect("confirms");

@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use store::limits::{BLOCK_BYTES, SEGMENT_BYTES_MIN};
 use store::{
     Block, Damage, FrameHeader, LogEnd, LogId, LogWriter, OnDamage, Position, QueueCursor, QueueUid, Record,
-    RecordVisitor, SegmentId, StoreTag, StoredMessage, scan,
+    RecordVisitor, SegmentId, SegmentNumber, StoreTag, StoredMessage, scan,
 };
 use wire::Table;
 
@@ -188,6 +188,35 @@ fn a_torn_tail_is_no_damage() {
     let row = text.lines().find(|line| line.starts_with("log 1")).expect("a row");
     let numbers: Vec<&str> = row.split_whitespace().skip(2).collect();
     assert_eq!(numbers, ["2", "3", "8", "4", "2", "3", "1", "0"], "{text}");
+}
+
+#[test]
+fn a_segment_that_was_made_of_the_oldest_one_on_a_full_disk_is_in_its_place() {
+    let state = state("remade");
+    let folder = state.path("definitions");
+    std::fs::remove_dir_all(&folder).expect("there is a log");
+    std::fs::create_dir(state.path("log")).expect("a folder");
+    let mut log = TestLog::new(Path::new(&folder), LogId(0));
+    for position in 0..SEGMENT_BYTES_MIN / 40_000 + 1 {
+        log.group(|writer| put(writer, 7, position, &[&[1; 40_000]]));
+    }
+    let mut snapshot = JournalEntryWriter::default();
+    snapshot.push(&JournalRecord::SnapshotBegin);
+    snapshot.push(&JournalRecord::SnapshotEnd);
+    log.group(|writer| {
+        snapshot.finish(|piece| {
+            writer.append(|group| group.definition(1, piece));
+        });
+    });
+    drop(log);
+    let files = SegmentFolder::open(Path::new(&folder)).expect("a folder");
+    let mut segments = files.segments(LogId(0)).expect("segments");
+    let (oldest, last) = (segments.remove(0), segments.pop().expect("several segments"));
+    let path = |number| files.segment_path(SegmentId { log: LogId(0), number });
+    // The broker does this before a later segment says that the log begins behind it.
+    std::fs::rename(path(oldest), path(SegmentNumber(last.0 + 1))).expect("renamed");
+    let (status, text, errors) = run(&["check"], &state);
+    assert_eq!((status, errors.as_str()), (Some(0), ""), "{text}");
 }
 
 #[test]
