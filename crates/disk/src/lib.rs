@@ -12,10 +12,13 @@ mod error;
 mod file_disk;
 mod folder;
 pub mod limits;
+mod simulated_damage;
 mod simulated_disk;
+mod simulated_segment;
 
 pub use file_disk::{FileDisk, Wake};
 pub use folder::SegmentFolder;
+pub use simulated_damage::DamagedBlocks;
 pub use simulated_disk::{DiskFaults, SimulatedDisk};
 
 use store::{Completion, DiskError, Request};
