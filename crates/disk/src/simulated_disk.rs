@@ -81,9 +81,28 @@ impl SimulatedDisk {
         self.pending.iter().map(|pending| pending.due_us).min()
     }
 
+    /// When the next completion is due that is not due yet.
+    pub fn due_after(&self, now_us: u64) -> Option<u64> {
+        self.pending.iter().map(|pending| pending.due_us).filter(|&due_us| due_us > now_us).min()
+    }
+
     /// The segments of a log, in their order.
     pub fn segments(&self, log: LogId) -> Vec<SegmentNumber> {
         self.segments.keys().filter(|segment| segment.log == log).map(|segment| segment.number).collect()
+    }
+
+    /// How many segments it has.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The blocks of a log that were written.
+    pub fn written_blocks(&self, log: LogId) -> Vec<(SegmentId, Block)> {
+        let segments = self.segments.iter().filter(|(segment, _)| segment.log == log);
+        let blocks = segments.flat_map(|(&id, segment)| segment.written.keys().map(move |&block| (id, Block(block))));
+        let mut blocks: Vec<_> = blocks.collect();
+        blocks.sort_unstable();
+        blocks
     }
 
     /// Whether a scan of a log finds that nothing can be read.
@@ -187,7 +206,8 @@ impl SimulatedDisk {
         once_in > 0 && self.below(once_in.into()) == 0
     }
 
-    fn used_bytes(&self) -> u64 {
+    /// Bytes of all segments.
+    pub fn used_bytes(&self) -> u64 {
         self.segments.values().map(|segment| u64::from(segment.blocks) * BLOCK_BYTES as u64).sum()
     }
 

@@ -309,6 +309,8 @@ pub struct SimulatedClient {
     pub cut: bool,
     /// Requests answered.
     pub replies: u64,
+    /// It has sent a message.
+    pub has_published: bool,
 }
 
 impl SimulatedClient {
@@ -331,7 +333,7 @@ impl SimulatedClient {
                     self.channels[channel].state = ChannelState::Open;
                 }
             }
-            ClientEvent::Blocked => self.blocked = true,
+            ClientEvent::Blocked | ClientEvent::BlockedByDisk => self.blocked = true,
             ClientEvent::Unblocked => self.blocked = false,
             ClientEvent::Reply(..) => self.replies += 1,
             _ => {}
