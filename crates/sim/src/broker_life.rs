@@ -40,6 +40,7 @@ impl SimulatedBroker {
         for &at in order {
             let (disks, node) = (&self.disks, &mut self.shards[at]);
             let mut now_us = began_us;
+            disks.iter().for_each(|disks| _ = disks.set_now(at, now_us));
             self.heap.measure(|| {
                 node.shard.tick(now);
                 node.shard.close_store(now, || {

@@ -318,3 +318,67 @@ fn is_readable(disk: &mut SimulatedDisk, frame: &SurveyedFrame) -> bool {
     read(disk, frame.segment, frame.block, bytes)
         .is_some_and(|bytes| Frame::read(&bytes).is_ok_and(|found| found.header == frame.header))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use disk::{Disk, DiskFaults};
+    use store::limits::SEGMENT_BYTES_MIN;
+    use store::{LogEvent, LogWriter};
+
+    const LOG: LogId = LogId(0);
+
+    /// A log of four groups, each of which proves those before it.
+    fn log() -> SimulatedDisk {
+        let mut disk = SimulatedDisk::new(1, DiskFaults::default());
+        let mut writer = LogWriter::new(LogEnd::empty(store_tag(), LOG), SEGMENT_BYTES_MIN);
+        for version in 1..=4 {
+            writer.append(|group| group.definition(version, b"a definition"));
+            loop {
+                while let Some(request) = writer.poll(0, true) {
+                    disk.submit(request);
+                }
+                disk.set_now(disk.due_us().expect("something is under way"));
+                let event = disk.poll().and_then(|completion| writer.complete(completion, 0));
+                if let Some(LogEvent::Durable(_)) = event {
+                    break;
+                }
+            }
+        }
+        disk
+    }
+
+    fn survey(disk: &mut SimulatedDisk) -> LogSurvey {
+        LogSurvey::of(disk, LOG, false).expect("a log")
+    }
+
+    #[test]
+    fn damage_is_reported_if_a_later_frame_proves_it_and_the_end_of_a_log_is_cut_off() {
+        for (hit, is_reported, lost) in [(None, false, vec![]), (Some(1), true, vec![1]), (Some(3), false, vec![3])] {
+            let mut disk = log();
+            let frames = survey(&mut disk).frames().to_vec();
+            assert_eq!(frames.len(), 4);
+            if let Some(at) = hit {
+                let SurveyedFrame { segment, block, .. } = frames[at];
+                disk.flip_bit(segment, block, 300);
+            }
+            let found = survey(&mut disk);
+            assert_eq!((found.violation(), found.is_reported()), (None, is_reported), "{hit:?}");
+            assert_eq!(found.lost.iter().copied().collect::<Vec<_>>(), lost);
+        }
+    }
+
+    #[test]
+    fn a_report_that_leaves_out_damage_or_names_what_is_there_is_a_violation() {
+        let mut disk = log();
+        let SurveyedFrame { segment, block, .. } = survey(&mut disk).frames()[1];
+        disk.flip_bit(segment, block, 300);
+        let mut silent = survey(&mut disk);
+        silent.reported = Ok(Vec::new());
+        assert!(silent.violation().is_some_and(|what| what.contains("is not reported")));
+        let mut loud = survey(&mut disk);
+        let named = loud.reported.as_mut().expect("damage");
+        named[0].next = FrameSequence(named[0].next.0 + 1);
+        assert!(loud.violation().is_some_and(|what| what.contains("was read")));
+    }
+}

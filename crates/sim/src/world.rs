@@ -153,7 +153,6 @@ impl SimulatedWorld {
             channels: Vec::new(),
             cut: false,
             replies: 0,
-            has_published: false,
         });
         self.clients.len() - 1
     }
@@ -171,7 +170,6 @@ impl SimulatedWorld {
     pub fn publish(&mut self, client: usize, channel: usize, message: &NewMessage<'_>) {
         let NewMessage { id, exchange, routing_key, mandatory, properties, body } = *message;
         let one = &mut self.clients[client];
-        one.has_published = true;
         let (broker, channel) = (one.broker, &mut one.channels[channel]);
         channel.record_publish(id);
         let (uid, number, bytes) = (channel.uid, channel.number, body.len());

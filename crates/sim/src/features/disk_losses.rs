@@ -52,3 +52,26 @@ impl ShadowModel {
         owed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::features::shadow_model::{SettlementProgress, ShadowModel};
+    use crate::features::survival::StoredDelivery;
+
+    #[test]
+    fn what_is_lost_is_not_owed_and_what_was_settled_may_come_again() {
+        let mut model = ShadowModel::new(true);
+        let at = model.add_queue("q".into(), None, false);
+        let queue = &mut model.queues[at];
+        queue.owed.extend([1, 2, 3]);
+        assert_eq!(queue.lose(&[2, 9].into()), 1);
+        assert!(queue.owed.iter().eq(&[1, 3]));
+        let delivery = queue.deliveries.entry(4).or_default();
+        (delivery.settled, delivery.times) = (SettlementProgress::Proven, 1);
+        delivery.stored = StoredDelivery { is_marked: true, is_settled: true, returns: 2 };
+        queue.forget_settlements();
+        let delivery = &queue.deliveries[&4];
+        assert_eq!((delivery.settled, delivery.times), (SettlementProgress::None, 0));
+        assert_eq!(delivery.stored, StoredDelivery::default());
+    }
+}

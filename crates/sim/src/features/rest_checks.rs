@@ -78,7 +78,8 @@ impl<'a> RestChecker<'a> {
             report(format!("at rest: client {uid} is blocked, and no limit is reached"));
         }
         let is_held = shards(self.world).all(|node| node.shard.broker().disk_alarm());
-        if is_held && client.has_published && !client.blocked && !client.cut && client.state == ConnectionState::Open {
+        let is_publishing = client.channels.iter().any(|channel| channel.is_open() && channel.has_published);
+        if is_held && is_publishing && !client.blocked && !client.cut && client.state == ConnectionState::Open {
             report(format!("at rest: a disk is full, and client {uid} publishes and is not told"));
         }
         // A client that has closed its connection does not learn that it is blocked.
