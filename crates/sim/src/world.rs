@@ -70,6 +70,8 @@ pub struct SimulatedWorld {
     pub faults: Faults,
     pub trace: Trace,
     pub tally: Tally,
+    /// A broker closes all connections: deliveries come back before their clients know.
+    pub is_ending: bool,
     uids: u64,
 }
 
@@ -87,6 +89,7 @@ impl SimulatedWorld {
             faults: Faults::new(settings.faults),
             trace: Trace::new(traced),
             tally: Tally::default(),
+            is_ending: false,
             uids: 0,
             settings,
         };

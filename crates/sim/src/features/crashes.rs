@@ -90,7 +90,7 @@ impl FeatureWorkload {
 
     /// The broker closes all connections and ends by itself, and starts again. Nothing that is sent meanwhile is confirmed.
     fn leave_broker(&mut self, world: &mut SimulatedWorld, reason: EndReason) {
-        self.ending = Some(reason);
+        (self.ending, world.is_ending) = (Some(reason), true);
         for client in &mut world.clients {
             client.release();
             // Who has not logged in is told nothing.
@@ -127,7 +127,7 @@ impl FeatureWorkload {
             _ => world.tally.disk_failures += 1,
         }
         self.restart_broker(world, CrashKind::Exit);
-        (self.ending, self.model.ended) = (None, ModelTime::MAX);
+        (self.ending, self.model.ended, world.is_ending) = (None, ModelTime::MAX, false);
     }
 
     /// Clients learn that the broker ends, and go.

@@ -55,7 +55,7 @@ impl DurableSettings {
     pub fn draw(seed: u64) -> Self {
         let mut chance = SplitMix64::new(seed ^ 0xD15C);
         // A run with every fault a little has few in which one meets much else.
-        let has_faults = seed % 3 > 0;
+        let has_faults = !seed.is_multiple_of(3);
         let mut one_of = |values: [u32; 4]| values[chance.below(4) as usize];
         let settings = DurableSettings {
             definition_permille: one_of([500, 800, 800, 1_000]),
