@@ -13,12 +13,15 @@ mod file_disk;
 mod folder;
 pub mod limits;
 mod segment_backup;
+mod simulated_damage;
 mod simulated_disk;
+mod simulated_segment;
 mod write_gate;
 
 pub use file_disk::{FileDisk, Wake};
 pub use folder::SegmentFolder;
 pub use segment_backup::SegmentBackup;
+pub use simulated_damage::DamagedBlocks;
 pub use simulated_disk::{DiskFaults, SimulatedDisk};
 pub use write_gate::{ClosedGate, WriteGate};
 

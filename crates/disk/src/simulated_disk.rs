@@ -1,18 +1,17 @@
 //! A disk in memory, with time, and with faults from a seed.
 //!
-//! Enters: requests; the time; power cuts, kills and flipped bits.  Leaves: completions, when they are due; what survives.
+//! Enters: requests; the time; power cuts, kills and damage.  Leaves: completions, when they are due; what survives.
 //!
 //! What is under way at a power cut has happened, has not, or has in part: each sector of a write by itself.
 
 use crate::Disk;
-use std::collections::{BTreeMap, HashMap};
+use crate::simulated_damage::DamagedBlocks;
+use crate::simulated_segment::{SECTOR_BYTES, SimulatedSegment};
+use std::collections::BTreeMap;
 use store::limits::BLOCK_BYTES;
 use store::{
     AlignedBuffer, Block, Completion, DiskError, DiskErrorKind, LogId, Request, SegmentId, SegmentNumber, SegmentReader,
 };
-
-/// What a disk does not tear.
-const SECTOR_BYTES: usize = 512;
 
 /// How often what goes wrong: once in so many requests, never if zero.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -21,44 +20,15 @@ pub struct DiskFaults {
     pub write_error: u32,
     pub read_error: u32,
     pub make_error: u32,
+    pub remove_error: u32,
     /// A write is reported done and was not.
     pub lost_write: u32,
     /// A write is reported done and lies elsewhere in its segment.
     pub misdirected_write: u32,
     /// A request takes seconds.
     pub slow: u32,
-}
-
-/// A segment: the blocks that were written, and how many it has.
-#[derive(Clone, Default)]
-struct SimulatedSegment {
-    blocks: u32,
-    written: HashMap<u32, Box<[u8; BLOCK_BYTES]>>,
-}
-
-impl SimulatedSegment {
-    /// Writes the sectors that are chosen, as far as the segment goes.
-    fn write(&mut self, block: Block, bytes: &[u8], mut is_chosen: impl FnMut() -> bool) {
-        for (at, sector) in bytes.chunks(SECTOR_BYTES).enumerate().map(|(n, sector)| (n * SECTOR_BYTES, sector)) {
-            let block = block.0 + (at / BLOCK_BYTES) as u32;
-            if is_chosen() && block < self.blocks {
-                let written = self.written.entry(block).or_insert_with(|| Box::new([0; BLOCK_BYTES]));
-                written[at % BLOCK_BYTES..][..sector.len()].copy_from_slice(sector);
-            }
-        }
-    }
-
-    fn read(&self, block: Block, buffer: &mut [u8]) -> usize {
-        let mut filled = 0;
-        for (block, to) in (block.0..self.blocks).zip(buffer.chunks_mut(BLOCK_BYTES)) {
-            match self.written.get(&block) {
-                Some(bytes) => to.copy_from_slice(&bytes[..]),
-                None => to.fill(0),
-            }
-            filled += to.len();
-        }
-        filled
-    }
+    /// Most microseconds by which each request takes longer than on a good disk.
+    pub lag_us_max: u32,
 }
 
 /// A request that is not done.
@@ -75,6 +45,8 @@ pub struct SimulatedDisk {
     segments: BTreeMap<SegmentId, SimulatedSegment>,
     pending: Vec<PendingRequest>,
     capacity_bytes: u64,
+    damage: DamagedBlocks,
+    is_unreadable: bool,
 }
 
 impl SimulatedDisk {
@@ -86,6 +58,8 @@ impl SimulatedDisk {
             segments: BTreeMap::new(),
             pending: Vec::new(),
             capacity_bytes: u64::MAX,
+            damage: DamagedBlocks::default(),
+            is_unreadable: false,
         }
     }
 
@@ -107,20 +81,40 @@ impl SimulatedDisk {
         self.pending.iter().map(|pending| pending.due_us).min()
     }
 
+    /// When the next completion is due that is not due yet.
+    pub fn due_after(&self, now_us: u64) -> Option<u64> {
+        self.pending.iter().map(|pending| pending.due_us).filter(|&due_us| due_us > now_us).min()
+    }
+
     /// The segments of a log, in their order.
     pub fn segments(&self, log: LogId) -> Vec<SegmentNumber> {
         self.segments.keys().filter(|segment| segment.log == log).map(|segment| segment.number).collect()
+    }
+
+    /// How many segments it has.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The blocks of a log that were written.
+    pub fn written_blocks(&self, log: LogId) -> Vec<(SegmentId, Block)> {
+        let segments = self.segments.iter().filter(|(segment, _)| segment.log == log);
+        let blocks = segments.flat_map(|(&id, segment)| segment.written.keys().map(move |&block| (id, Block(block))));
+        let mut blocks: Vec<_> = blocks.collect();
+        blocks.sort_unstable();
+        blocks
+    }
+
+    /// Whether a scan of a log finds that nothing can be read.
+    pub fn set_unreadable(&mut self, is_unreadable: bool) {
+        self.is_unreadable = is_unreadable;
     }
 
     /// The power fails: what is under way has happened, has not, or in part. Nothing is completed.
     pub fn cut_power(&mut self) {
         for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
             match request {
-                Request::Write { segment, block, group } => {
-                    // From all to almost none of its sectors.
-                    let share = self.below(5);
-                    self.write(segment, block, group.bytes(), share);
-                }
+                Request::Write { segment, block, group } => self.tear(segment, block, group.bytes()),
                 Request::Make { .. } | Request::Remove { .. } if self.below(2) == 0 => {
                     // What it would have said is lost with whoever asked.
                     let _unheard = self.carry_out(request);
@@ -130,12 +124,32 @@ impl SimulatedDisk {
         }
     }
 
+    /// Writes the first sectors, or all but one in some; perhaps all or none.
+    fn tear(&mut self, segment: SegmentId, block: Block, bytes: &[u8]) {
+        self.damage.forget(segment, block, bytes.len());
+        let sectors = (bytes.len() / SECTOR_BYTES) as u64;
+        if self.below(2) == 0 {
+            let written = self.below(sectors + 1);
+            let Some(to) = self.segments.get_mut(&segment) else { return };
+            let mut sector = 0..sectors;
+            to.write(block, bytes, || sector.next().is_some_and(|sector| sector < written));
+        } else {
+            let share = self.below(5);
+            self.write(segment, block, bytes, share);
+        }
+    }
+
     /// The process is killed: what it asked for is done by the system, the last write perhaps in part.
     pub fn kill(&mut self) {
         self.pending.sort_by_key(|pending| pending.due_us);
         if self.below(2) == 0 {
             return self.cut_power();
         }
+        self.finish();
+    }
+
+    /// The process has ended: what it asked for is done, and nobody hears of it.
+    pub fn finish(&mut self) {
         self.faults = DiskFaults::default();
         for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
             let _unheard = self.carry_out(request);
@@ -144,10 +158,37 @@ impl SimulatedDisk {
 
     /// Flips a bit of a segment; no effect on a block that was never written.
     pub fn flip_bit(&mut self, segment: SegmentId, block: Block, bit: usize) {
-        let segment = self.segments.get_mut(&segment);
-        if let Some(bytes) = segment.and_then(|segment| segment.written.get_mut(&block.0)) {
+        let Some(to) = self.segments.get_mut(&segment) else { return };
+        if let Some(bytes) = to.written.get_mut(&block.0) {
+            self.damage.record(segment, block, bytes);
             bytes[bit / 8 % BLOCK_BYTES] ^= 1 << (bit % 8);
         }
+    }
+
+    /// Cuts a segment off before a block.
+    pub fn truncate(&mut self, segment: SegmentId, end: Block) {
+        let Some(to) = self.segments.get_mut(&segment).filter(|to| end.0 < to.blocks) else { return };
+        self.damage.record_length(segment, to.blocks);
+        for (block, bytes) in to.truncate(end) {
+            self.damage.record(segment, block, &bytes);
+        }
+    }
+
+    /// Blocks that do not hold what was last reported written there, and segments that are too short.
+    pub fn damage(&self) -> &DamagedBlocks {
+        &self.damage
+    }
+
+    /// All blocks hold again what was reported written: as after a restore of a backup.
+    pub fn repair(&mut self) {
+        std::mem::take(&mut self.damage).repair(&mut self.segments);
+    }
+
+    /// Reads what the segments would hold without damage.
+    pub fn undamaged(&self) -> impl SegmentReader {
+        let mut segments = self.segments.clone();
+        self.damage.clone().repair(&mut segments);
+        UndamagedSegments { segments }
     }
 
     fn next_random(&mut self) -> u64 {
@@ -165,7 +206,8 @@ impl SimulatedDisk {
         once_in > 0 && self.below(once_in.into()) == 0
     }
 
-    fn used_bytes(&self) -> u64 {
+    /// Bytes of all segments.
+    pub fn used_bytes(&self) -> u64 {
         self.segments.values().map(|segment| u64::from(segment.blocks) * BLOCK_BYTES as u64).sum()
     }
 
@@ -195,8 +237,15 @@ impl SimulatedDisk {
             // Each write is durable when it is done.
             Request::Sync { segment } => Completion::Synced { segment, result: Ok(()) },
             Request::Remove { segment } => {
-                self.segments.remove(&segment);
-                Completion::Removed { segment, result: Ok(()) }
+                let result = match self.happens(self.faults.remove_error) {
+                    true => Err(failed(format!("cannot remove {segment}: injected"))),
+                    false => Ok(()),
+                };
+                if result.is_ok() {
+                    self.segments.remove(&segment);
+                    self.damage.forget_segment(segment);
+                }
+                Completion::Removed { segment, result }
             }
         }
     }
@@ -205,7 +254,9 @@ impl SimulatedDisk {
         if self.happens(self.faults.make_error) {
             return Err(failed(format!("cannot make {segment}: injected")));
         }
-        let old = from.and_then(|number| self.segments.remove(&SegmentId { log: segment.log, number }));
+        let from = from.map(|number| SegmentId { log: segment.log, number });
+        from.iter().for_each(|&from| self.damage.forget_segment(from));
+        let old = from.and_then(|from| self.segments.remove(&from));
         let made = match old.filter(|old| old.blocks == blocks) {
             Some(old) => old,
             None if self.used_bytes() + u64::from(blocks) * BLOCK_BYTES as u64 > self.capacity_bytes => {
@@ -214,7 +265,7 @@ impl SimulatedDisk {
                     text: format!("cannot make {segment}: disk full"),
                 });
             }
-            None => SimulatedSegment { blocks, written: HashMap::new() },
+            None => SimulatedSegment::new(blocks),
         };
         self.segments.insert(segment, made);
         Ok(())
@@ -224,20 +275,34 @@ impl SimulatedDisk {
         if !self.segments.contains_key(&segment) {
             return Err(not_found(segment));
         }
+        self.damage.forget(segment, block, bytes.len());
         if self.happens(self.faults.write_error) {
             let share = 1 + self.below(4);
             self.write(segment, block, bytes, share);
             return Err(failed(format!("cannot write block {} of {segment}: injected", block.0)));
         }
         if self.happens(self.faults.lost_write) {
+            self.damage.record_all(segment, block, bytes);
             return Ok(());
         }
-        let block = match self.happens(self.faults.misdirected_write) {
-            true => Block(self.below(u64::from(block.0) + 1) as u32),
-            false => block,
-        };
+        if block.0 > 0 && self.happens(self.faults.misdirected_write) {
+            let wrong = Block(self.below(u64::from(block.0)) as u32);
+            // Where both overlap, the block should hold what was written.
+            self.damage.record_all(segment, block, bytes);
+            self.misdirect(segment, wrong, bytes);
+            return Ok(());
+        }
         self.write(segment, block, bytes, 0);
         Ok(())
+    }
+
+    /// Writes elsewhere what belongs to a later block.
+    fn misdirect(&mut self, segment: SegmentId, wrong: Block, bytes: &[u8]) {
+        let mut before = AlignedBuffer::new(bytes.len());
+        let Some(to) = self.segments.get(&segment) else { return };
+        to.read(wrong, &mut before);
+        self.damage.record_all(segment, wrong, &before);
+        self.write(segment, wrong, bytes, 0);
     }
 }
 
@@ -251,10 +316,13 @@ fn not_found(segment: SegmentId) -> DiskError {
 
 impl Disk for SimulatedDisk {
     fn submit(&mut self, request: Request) {
-        let took_us = match self.happens(self.faults.slow) {
+        let mut took_us = match self.happens(self.faults.slow) {
             true => 1_000_000 + self.below(5_000_000),
             false => 50 + self.below(2_000),
         };
+        if self.faults.lag_us_max > 0 {
+            took_us += self.below(self.faults.lag_us_max.into());
+        }
         self.pending.push(PendingRequest { due_us: self.now_us + took_us, request });
     }
 
@@ -278,6 +346,20 @@ impl Disk for SimulatedDisk {
 }
 
 impl SegmentReader for SimulatedDisk {
+    fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
+        if self.is_unreadable {
+            return Err(failed(format!("cannot read block {} of {segment}: injected", block.0)));
+        }
+        self.segments.get(&segment).map(|segment| segment.read(block, buffer)).ok_or_else(|| not_found(segment))
+    }
+}
+
+/// What segments would hold without damage.
+struct UndamagedSegments {
+    segments: BTreeMap<SegmentId, SimulatedSegment>,
+}
+
+impl SegmentReader for UndamagedSegments {
     fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
         self.segments.get(&segment).map(|segment| segment.read(block, buffer)).ok_or_else(|| not_found(segment))
     }

@@ -41,6 +41,11 @@ impl DurabilityGate {
         self.waiting.front().is_some_and(|gated| gated.version < first_undurable)
     }
 
+    /// How many groups wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The last of the tickets that wait for nothing any more.
     pub fn release(&mut self, first_undurable: u64) -> Option<u64> {
         let mut last = None;

@@ -97,6 +97,13 @@ impl ShardEffects {
         self.store.as_ref().is_some_and(|store| store.is_congested())
     }
 
+    /// What the store and the journal hold beside what is on the disk.
+    pub fn store_census(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let journal =
+            self.journal.iter().map(|journal| ("bytes of definitions to be written", journal.pending_bytes()));
+        self.store.iter().flat_map(|store| store.census()).chain(journal)
+    }
+
     /// Bytes in a connection's output beyond which it gets no more deliveries.
     pub fn output_bytes_max(&self) -> usize {
         self.outputs.queue_bytes_max()

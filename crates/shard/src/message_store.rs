@@ -216,6 +216,15 @@ impl MessageStore {
         self.log.pending_bytes()
     }
 
+    /// What it holds of messages that are not settled.
+    pub(crate) fn census(&self) -> [(&'static str, usize); 3] {
+        [
+            ("bytes of messages to be written", self.log.pending_bytes()),
+            ("bytes of live messages in the log", self.log.live_bytes() as usize),
+            ("groups that wait for definitions", self.gate.len()),
+        ]
+    }
+
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.
     pub fn timer_us(&self) -> Option<u64> {
         let space_us = (self.is_low || self.is_full).then_some(self.space_checked_us + DISK_CHECK_INTERVAL_US);

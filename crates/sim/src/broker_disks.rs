@@ -15,6 +15,47 @@ pub enum CrashKind {
     PowerCut,
     /// The process is killed: the disk may still do what it was asked.
     Kill,
+    /// The process ends by itself: the disk does what it was asked.
+    Exit,
+}
+
+/// What a disk cannot do from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailingRequest {
+    Write,
+    Read,
+    Make,
+    Remove,
+}
+
+impl FailingRequest {
+    const ALL: [FailingRequest; 4] =
+        [FailingRequest::Write, FailingRequest::Read, FailingRequest::Make, FailingRequest::Remove];
+
+    /// One of them. Most requests are writes, and so are most of those that fail.
+    pub fn draw(chance: &mut SplitMix64) -> FailingRequest {
+        if chance.permille(600) { FailingRequest::Write } else { FailingRequest::ALL[chance.below(4) as usize] }
+    }
+
+    fn faults(self, before: DiskFaults) -> DiskFaults {
+        match self {
+            FailingRequest::Write => DiskFaults { write_error: 1, ..before },
+            FailingRequest::Read => DiskFaults { read_error: 1, ..before },
+            FailingRequest::Make => DiskFaults { make_error: 1, ..before },
+            FailingRequest::Remove => DiskFaults { remove_error: 1, ..before },
+        }
+    }
+}
+
+/// How the disks of a broker are while nothing in particular happens to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskOptions {
+    /// The faults of those that have messages.
+    pub messages: DiskFaults,
+    /// The faults of the one that has the definitions.
+    pub definitions: DiskFaults,
+    /// Free bytes of a disk below which publishers are held back.
+    pub free_limit: u64,
 }
 
 /// A disk, and what its own memory takes.
@@ -38,6 +79,16 @@ pub struct SharedDisk(Arc<Mutex<MeasuredDisk>>);
 impl SharedDisk {
     fn new(seed: u64, faults: DiskFaults) -> Self {
         SharedDisk(Arc::new(Mutex::new(MeasuredDisk { disk: SimulatedDisk::new(seed, faults), heap_bytes: 0 })))
+    }
+
+    /// Calls the disk, whose memory is not the broker's.
+    pub fn with<T>(&self, call: impl FnOnce(&mut SimulatedDisk) -> T) -> T {
+        self.lock().measure(call)
+    }
+
+    /// Looks at the disk, and leaves its memory as it is.
+    pub fn peek<T>(&self, look: impl FnOnce(&mut SimulatedDisk) -> T) -> T {
+        look(&mut self.lock().disk)
     }
 
     fn lock(&self) -> MutexGuard<'_, MeasuredDisk> {
@@ -81,24 +132,35 @@ impl SegmentReader for SharedDisk {
     }
 }
 
+/// Whether a disk is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskSpace {
+    Ample,
+    /// It has so many bytes beyond what its segments take.
+    Left(u64),
+}
+
 /// The disks of one broker.
+#[derive(Clone)]
 pub struct BrokerDisks {
     /// For the messages of each shard.
     pub messages: Vec<SharedDisk>,
     /// For shard 0.
     pub definitions: SharedDisk,
-    faults: DiskFaults,
+    options: DiskOptions,
 }
 
 impl BrokerDisks {
     /// Empty disks.
-    pub fn new(seed: u64, shards: u16, faults: DiskFaults) -> Self {
+    pub fn new(seed: u64, shards: u16, options: DiskOptions) -> Self {
         let mut chance = SplitMix64::new(seed ^ 0xD15C_5EED);
-        let mut disk = || SharedDisk::new(chance.next_u64() >> 1, faults);
-        BrokerDisks { messages: (0..shards).map(|_| disk()).collect(), definitions: disk(), faults }
+        let mut disk = |faults| SharedDisk::new(chance.next_u64() >> 1, faults);
+        let messages = (0..shards).map(|_| disk(options.messages)).collect();
+        BrokerDisks { messages, definitions: disk(options.definitions), options }
     }
 
-    fn all(&self) -> impl Iterator<Item = &SharedDisk> {
+    /// Those of messages, then that of definitions.
+    pub fn all(&self) -> impl Iterator<Item = &SharedDisk> {
         self.messages.iter().chain([&self.definitions])
     }
 
@@ -107,10 +169,22 @@ impl BrokerDisks {
         self.all().count()
     }
 
+    /// How they are while nothing happens to them.
+    pub fn options(&self) -> DiskOptions {
+        self.options
+    }
+
     /// It is so late. Returns whether a request of a shard is done.
     pub fn set_now(&self, shard: usize, now_us: u64) -> bool {
         let is_done = self.messages[shard].set_now(now_us);
         is_done | (shard == 0 && self.definitions.set_now(now_us))
+    }
+
+    /// When the next request of a shard is done that is not done yet.
+    pub fn due_after(&self, shard: usize, now_us: u64) -> Option<u64> {
+        let definitions = (shard == 0).then_some(&self.definitions);
+        let disks = [&self.messages[shard]].into_iter().chain(definitions);
+        disks.filter_map(|disk| disk.lock().disk.due_after(now_us)).min()
     }
 
     /// Whether a request is under way.
@@ -118,17 +192,66 @@ impl BrokerDisks {
         self.all().any(|disk| disk.under_way() > 0)
     }
 
-    /// The broker that used them has crashed.
+    fn disk(&self, at: usize) -> &SharedDisk {
+        self.messages.get(at).unwrap_or(&self.definitions)
+    }
+
+    fn faults(&self, at: usize) -> DiskFaults {
+        if at < self.messages.len() { self.options.messages } else { self.options.definitions }
+    }
+
+    /// A disk fails from now on.
+    pub fn fail(&self, at: usize, request: FailingRequest) {
+        let faults = request.faults(self.faults(at));
+        self.disk(at).with(|disk| disk.set_faults(faults));
+    }
+
+    /// No disk fails any more.
+    pub fn heal(&self) {
+        for at in 0..self.count() {
+            self.disk(at).with(|disk| disk.set_faults(self.faults(at)));
+        }
+    }
+
+    /// A disk has this much space.
+    pub fn set_space(&self, at: usize, space: DiskSpace) {
+        self.disk(at).with(|disk| match space {
+            DiskSpace::Ample => disk.set_capacity(u64::MAX),
+            DiskSpace::Left(bytes) => disk.set_capacity(disk.used_bytes() + bytes),
+        });
+    }
+
+    /// Whether a start can read them.
+    pub fn set_unreadable(&self, is_unreadable: bool) {
+        self.all().for_each(|disk| disk.with(|disk| disk.set_unreadable(is_unreadable)));
+    }
+
+    /// Whether a disk does not hold what it was reported to.
+    pub fn is_damaged(&self) -> bool {
+        self.all().any(|disk| !disk.lock().disk.damage().is_empty())
+    }
+
+    /// They keep what they are given from now on, and have kept what they were given.
+    pub fn mend(&self) {
+        let slow = self.options.messages.slow;
+        self.all().for_each(|disk| {
+            disk.with(|disk| {
+                disk.repair();
+                disk.set_faults(DiskFaults { slow, ..DiskFaults::default() });
+            })
+        });
+    }
+
+    /// The broker that used them has crashed, or ended.
     pub fn crash(&self, kind: CrashKind) {
-        for one in self.all() {
-            one.lock().measure(|disk| {
-                match kind {
-                    CrashKind::PowerCut => disk.cut_power(),
-                    CrashKind::Kill => disk.kill(),
-                }
-                disk.set_faults(self.faults);
+        for disk in self.all() {
+            disk.with(|disk| match kind {
+                CrashKind::PowerCut => disk.cut_power(),
+                CrashKind::Kill => disk.kill(),
+                CrashKind::Exit => disk.finish(),
             });
         }
+        self.heal();
     }
 
     /// Bytes of the heap that their contents take, since they were created, not those of requests under way.

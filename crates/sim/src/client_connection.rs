@@ -8,6 +8,9 @@ use slab::Pool;
 use std::time::{Duration, Instant};
 use wire::{ChannelNumber, Method, ShortStr, Table, Value, method};
 
+/// Why a connection is blocked while a disk is full.
+const DISK_REASON: &[u8] = b"low on disk";
+
 /// A message as the client received it.
 #[derive(Debug, Hash)]
 pub struct ReceivedMessage {
@@ -51,6 +54,8 @@ pub enum ClientEvent {
     Refused(String),
     /// The connection is over.
     Over,
+    /// `connection.blocked` because a disk is full.
+    BlockedByDisk,
 }
 
 /// The answer to a request.
@@ -307,6 +312,7 @@ fn action_of(event: Event<'_>) -> SessionAction {
             };
             ClientEvent::Returned(channel, message)
         }
+        Event::Blocked { reason } if reason.as_bytes() == DISK_REASON => ClientEvent::BlockedByDisk,
         Event::Blocked { .. } => ClientEvent::Blocked,
         Event::Unblocked => ClientEvent::Unblocked,
         Event::CloseRequested { text: why, .. } => ClientEvent::Refused(text(why.as_bytes())),

@@ -8,6 +8,8 @@ mod client_events;
 mod crashes;
 mod dead_letters;
 mod delivery_checks;
+mod disk_losses;
+mod disk_troubles;
 mod drain;
 mod durable_settings;
 mod exchange_requests;
@@ -34,7 +36,9 @@ use crate::simulated_client::ConnectionState;
 use crate::world::SimulatedWorld;
 use actions::ClientTurn;
 use client_events::EventHandler;
+use crashes::EndReason;
 use delivery_checks::Suspicions;
+use disk_troubles::DiskTroubles;
 use rest_checks::RestChecker;
 use shadow_model::ShadowModel;
 
@@ -46,17 +50,23 @@ pub struct FeatureWorkload {
     steps_left: u32,
     /// The model's time and the digest at the last quiet round.
     progress: (ModelTime, u64),
+    troubles: DiskTroubles,
+    /// Why the broker closes all connections.
+    ending: Option<EndReason>,
 }
 
 impl FeatureWorkload {
     /// The workload of a run.
     pub fn new(settings: &Settings, features: FeatureSettings) -> Self {
+        let has_store = features.durable.is_some();
         FeatureWorkload {
             settings: features,
-            model: ShadowModel::new(settings.limits.is_ample()),
+            model: ShadowModel { has_store, ..ShadowModel::new(settings.limits.is_ample()) },
             suspicions: Suspicions::default(),
             steps_left: features.steps,
             progress: (0, 0),
+            troubles: DiskTroubles::default(),
+            ending: None,
         }
     }
 
@@ -71,6 +81,7 @@ impl Workload for FeatureWorkload {
     }
 
     fn next_phase(&mut self, world: &mut SimulatedWorld) -> Option<RunPhase> {
+        self.end_disk_troubles(world);
         self.may_crash_at_rest(world);
         let steps = (world.chance.between(60, 600) as u32).min(self.steps_left);
         self.steps_left -= steps;
@@ -78,6 +89,7 @@ impl Workload for FeatureWorkload {
     }
 
     fn act(&mut self, world: &mut SimulatedWorld, _step: u32) {
+        self.draw_disk_troubles(world);
         if !self.may_crash(world) {
             self.turn(world).act_all();
         }
@@ -85,23 +97,30 @@ impl Workload for FeatureWorkload {
 
     fn on_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
         world.trace.digest_event((world.clients[client].uid, &event));
-        EventHandler { world, model: &mut self.model, suspicions: &mut self.suspicions }.on_event(client, event);
+        let ending = self.ending;
+        EventHandler { world, model: &mut self.model, suspicions: &mut self.suspicions, ending }
+            .on_event(client, event);
     }
 
     fn check_step(&mut self, world: &mut SimulatedWorld) {
-        let failure = world.brokers.iter().find_map(|broker| broker.shared.disk_failure().map(str::to_owned));
-        if let Some(why) = failure {
-            world.trace.fail(format!("the broker ends, and no disk has failed: {why}"));
-        }
+        self.make_room_in_time(world);
+        self.check_disk_failure(world);
     }
 
-    fn begin_rest(&mut self, world: &SimulatedWorld) {
+    fn begin_rest(&mut self, world: &mut SimulatedWorld) {
+        if world.settings.limits.heartbeat_s > 0 {
+            // A quiet round is longer than the time after which a full disk is asked again.
+            self.make_room(world);
+        }
         self.progress = (self.model.now, world.trace.digest);
     }
 
     /// Heartbeats never end; it is quiet when clients receive nothing else.
     fn count_quiet_rounds(&mut self, world: &mut SimulatedWorld, before: u32, moved: bool) -> u32 {
-        if world.brokers.iter().any(SimulatedBroker::has_disk_requests) {
+        let is_blocked =
+            world.brokers.iter().flat_map(|broker| &broker.shards).any(|node| node.shard.broker().disk_alarm());
+        let awaits_room = !self.troubles.stays_full() && (is_blocked || self.troubles.is_full());
+        if awaits_room || world.brokers.iter().any(SimulatedBroker::has_disk_requests) {
             return 0;
         }
         if moved {
@@ -134,6 +153,7 @@ impl Workload for FeatureWorkload {
     }
 
     fn finish(&mut self, world: &mut SimulatedWorld) {
+        self.mend_disks(world);
         self.drain_and_delete(world);
     }
 }

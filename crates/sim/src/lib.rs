@@ -20,6 +20,7 @@
 
 mod broker_disks;
 mod broker_heap;
+mod broker_life;
 mod broker_limits;
 mod broker_links;
 mod client_connection;
@@ -28,6 +29,8 @@ mod faults;
 mod features;
 mod federation;
 pub mod limits;
+mod log_survey;
+mod restart;
 mod schedule;
 mod settings;
 mod simulated_broker;

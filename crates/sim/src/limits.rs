@@ -6,7 +6,7 @@
 
 use broker::limits::BATCH_BYTES;
 use shard::limits::MAILBOX_BATCHES;
-use store::limits::GROUP_BYTES_MAX;
+use store::limits::{GROUP_BYTES_MAX, MESSAGE_SPARE_SEGMENTS, RECYCLABLE_SEGMENTS_MAX, RETIRED_SEGMENTS_MAX};
 
 /// Bytes of the heap that a shard at rest holds beside its definitions and lists of messages: connections, channels, consumers,
 /// and the capacity that tables and lists keep.
@@ -15,6 +15,9 @@ pub const SHARD_HEAP_BYTES_MAX: usize = 256 << 10;
 pub const SHARD_HEAP_BYTES_LEFT_MAX: usize = 64 << 10;
 /// What each of the logs of a shard with a store has beside: groups that are filled, written and kept for later.
 pub const LOG_HEAP_BYTES_MAX: usize = 4 * GROUP_BYTES_MAX;
+/// Segments of a log of messages of which nothing is alive: the one that is written, those made ahead, one that is given back
+/// when another one begins, and one that the next one is made of.
+pub const EMPTY_LOG_SEGMENTS_MAX: usize = 1 + MESSAGE_SPARE_SEGMENTS + RETIRED_SEGMENTS_MAX + RECYCLABLE_SEGMENTS_MAX;
 /// What a broker with federation links has beside: stamps, and what it had allocated for dials that others have made.
 pub const FEDERATION_HEAP_BYTES_MAX: usize = 128 << 10;
 /// Bytes of the heap that the batches between two shards keep: messages and the bytes of small bodies.
@@ -25,6 +28,10 @@ pub const WORK_BEYOND_BUDGET_MAX: u64 = 2_048;
 pub const REST_ROUNDS_MAX: u32 = 400_000;
 /// Rounds that a request may take from one event to the next: many, if megabytes are ahead of it on a link of a few bytes.
 pub const PATIENCE_ROUNDS: u32 = 50_000;
+/// Rounds in which every client must have learnt that its broker ends.
+pub const ENDING_ROUNDS_MAX: u32 = PATIENCE_ROUNDS;
+/// Rounds for which a broker that ends waits for the last connections.
+pub const LEAVING_ROUNDS_MAX: u32 = 300;
 /// Rounds in which nothing moves, with time going on, after which the system counts as at rest.
 pub const REST_QUIET_ROUNDS: u32 = 12;
 /// Time that passes in a quiet round, in microseconds: more than any timer of a shard but heartbeats.

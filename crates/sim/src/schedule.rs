@@ -44,7 +44,7 @@ pub trait Workload: Sized {
     /// What must be true at every moment.
     fn check_step(&mut self, _world: &mut SimulatedWorld) {}
 
-    fn begin_rest(&mut self, _world: &SimulatedWorld) {}
+    fn begin_rest(&mut self, _world: &mut SimulatedWorld) {}
 
     /// How many rounds have been quiet, after another one in which something moved or not.
     fn count_quiet_rounds(&mut self, world: &mut SimulatedWorld, before: u32, moved: bool) -> u32;

@@ -2,16 +2,15 @@
 //!
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
-use crate::broker_disks::{BrokerDisks, CrashKind};
+use crate::broker_disks::{BrokerDisks, DiskOptions};
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
 use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
 use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
-use disk::DiskFaults;
 use link::Link;
-use link::sim::{SimConnection, SimCut, SimLink, SimSide, SplitMix64};
+use link::sim::{SimConnection, SimLink, SimSide, SplitMix64};
 use session::Greeting;
 use shard::{
     DialError, DialRequest, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState,
@@ -21,6 +20,7 @@ use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use store::{Damage, OnDamage};
 use wire::{Table, Value};
 
 /// One shard, as its reactor would run it.
@@ -64,8 +64,8 @@ pub struct SimulatedBrokerOptions {
     pub limits: BrokerLimits,
     /// When its time begins.
     pub epoch: Instant,
-    /// The faults of its disks, if it has a store.
-    pub disk_faults: Option<DiskFaults>,
+    /// What its disks are like, if it has a store.
+    pub disks: Option<DiskOptions>,
 }
 
 /// A broker: everything but its clients.
@@ -82,28 +82,44 @@ pub struct SimulatedBroker {
     /// How often it was started.
     pub lives: u32,
     /// What its code has allocated.
-    heap: BrokerHeap,
+    pub(crate) heap: BrokerHeap,
     /// What its store is on.
-    disks: Option<BrokerDisks>,
+    pub(crate) disks: Option<BrokerDisks>,
     /// What the contents of its disks took when this life began.
     disks_heap_bytes: isize,
-    epoch: Instant,
+    pub(crate) epoch: Instant,
 }
+
+/// A life of a broker has begun.
+pub struct BegunLife {
+    pub broker: SimulatedBroker,
+    /// What each log has lost, if that was allowed.
+    pub damage: Vec<Vec<Damage>>,
+}
+
+/// The shards of a broker, what they share, and what their logs have lost.
+type NewShards = (Vec<SimulatedShard>, Arc<SharedState>, Vec<Vec<Damage>>);
 
 impl SimulatedBroker {
     /// A broker without connections. Its disks are empty, if it has a store.
     pub fn new(options: &SimulatedBrokerOptions) -> Self {
-        let disks = options.disk_faults.map(|faults| BrokerDisks::new(options.seed, options.shards, faults));
-        Self::with_disks(options, disks, options.epoch).expect("there is nothing that could not be recovered")
+        let disks = options.disks.map(|disks| BrokerDisks::new(options.seed, options.shards, disks));
+        let life = Self::begin(options, disks, OnDamage::Fail, options.epoch);
+        life.expect("there is nothing that could not be recovered").broker
     }
 
     /// A broker without connections, with what its disks have. `Err` says why that cannot be recovered.
-    fn with_disks(options: &SimulatedBrokerOptions, disks: Option<BrokerDisks>, now: Instant) -> Result<Self, String> {
+    pub(crate) fn begin(
+        options: &SimulatedBrokerOptions,
+        disks: Option<BrokerDisks>,
+        on_damage: OnDamage,
+        now: Instant,
+    ) -> Result<BegunLife, String> {
         let mut heap = BrokerHeap::default();
         let disks_heap_bytes = disks.as_ref().map_or(0, BrokerDisks::heap_bytes);
-        let (shards, shared) = heap.measure(|| Self::shards(options, disks.as_ref(), now))?;
+        let (shards, shared, damage) = heap.measure(|| Self::shards(options, disks.as_ref(), on_damage, now))?;
         heap.mark_empty(shards.iter().map(|node| node.shard.broker().catalog().bytes()).sum());
-        Ok(SimulatedBroker {
+        let broker = SimulatedBroker {
             shards,
             connections: Vec::new(),
             shared,
@@ -114,7 +130,8 @@ impl SimulatedBroker {
             disks,
             disks_heap_bytes,
             epoch: options.epoch,
-        })
+        };
+        Ok(BegunLife { broker, damage })
     }
 
     fn empty_catalog(options: &SimulatedBrokerOptions) -> Catalog {
@@ -144,8 +161,9 @@ impl SimulatedBroker {
     fn shards(
         options: &SimulatedBrokerOptions,
         disks: Option<&BrokerDisks>,
+        on_damage: OnDamage,
         now: Instant,
-    ) -> Result<(Vec<SimulatedShard>, Arc<SharedState>), String> {
+    ) -> Result<NewShards, String> {
         let recovered = disks.map(|disks| recover_catalog(disks, Self::empty_catalog(options))).transpose()?;
         let stored = recovered.as_ref().and_then(|recovered| recovered.definitions.clone());
         let definitions = stored.unwrap_or_else(Self::first_definitions);
@@ -197,10 +215,11 @@ impl SimulatedBroker {
             SimulatedShard { shard, pool, waker, woken, awake: true, until: None }
         });
         let mut nodes: Vec<_> = nodes.collect();
+        let mut damage = Vec::new();
         if let (Some(disks), Some(recovered)) = (disks, &recovered) {
-            attach(nodes.iter_mut().map(|node| &mut node.shard), disks, recovered, now)?;
+            damage = attach(nodes.iter_mut().map(|node| &mut node.shard), disks, recovered, on_damage, now)?;
         }
-        Ok((nodes, shared))
+        Ok((nodes, shared, damage))
     }
 
     /// Accepts a connection, and returns the index of the broker's end.
@@ -249,45 +268,6 @@ impl SimulatedBroker {
             }
             !connection.over
         });
-    }
-
-    /// Its process is killed: all its connections are reset.
-    pub fn reset_connections(&mut self) {
-        self.connections.iter().for_each(|connection| connection.cable.cut(SimCut::Reset));
-    }
-
-    /// Replaces it by a broker that knows nothing and is down, until [`SimulatedBroker::start`].
-    pub fn replace(&mut self, options: &SimulatedBrokerOptions) {
-        let (ticks, lives) = (self.ticks, self.lives);
-        *self = SimulatedBroker { ticks, lives, is_up: false, ..SimulatedBroker::new(options) };
-    }
-
-    /// It loses its power or is killed: what its disks have is all that it keeps.
-    pub fn crash(&mut self, kind: CrashKind) {
-        self.is_up = false;
-        // The shards end before their disks are told: a process that is gone asks for nothing.
-        self.connections.clear();
-        self.shards.clear();
-        self.disks.iter().for_each(|disks| disks.crash(kind));
-    }
-
-    /// It starts again after a crash. `Err` says why it cannot.
-    pub fn restart(&mut self, options: &SimulatedBrokerOptions, now: Instant) -> Result<(), String> {
-        let (ticks, lives, disks) = (self.ticks, self.lives + 1, self.disks.take());
-        let life = SimulatedBroker::with_disks(options, disks, now)?;
-        *self = SimulatedBroker { ticks, lives, ..life };
-        Ok(())
-    }
-
-    /// Whether its disks have something to do.
-    pub fn has_disk_requests(&self) -> bool {
-        self.disks.as_ref().is_some_and(BrokerDisks::has_requests)
-    }
-
-    /// Its process is started again.
-    pub fn start(&mut self) {
-        self.is_up = true;
-        self.lives += 1;
     }
 
     /// Ticks a shard if it is awake or something wakes it. Returns whether it did.
@@ -376,7 +356,8 @@ impl SimulatedBroker {
                 ("bytes of lists", node.shard.broker().list_overhead_bytes()),
                 ("bytes of message memory", node.pool.used_bytes()),
             ];
-            let counts = counts.into_iter().chain(node.shard.broker().census());
+            let store = node.shard.effects().store_census();
+            let counts = counts.into_iter().chain(node.shard.broker().census()).chain(store);
             let counts = counts.filter(|&(_, count)| count > 0);
             left.extend(counts.map(|(what, count)| format!("{count} {what} on shard {shard}")));
         }

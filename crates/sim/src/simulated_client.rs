@@ -147,6 +147,8 @@ pub struct ClientChannel {
     pub consumers: Vec<ChannelConsumer>,
     /// The request whose answer it waits for.
     pub pending: Option<PendingRequest>,
+    /// A message was sent on it.
+    pub has_published: bool,
     /// The number of publishes in confirm mode.
     pub published: u64,
     /// Publishes that are not confirmed.
@@ -189,6 +191,7 @@ impl ClientChannel {
             consumers_unsettled: 0,
             consumers: Vec::new(),
             pending: None,
+            has_published: false,
             published: 0,
             unconfirmed: BTreeMap::new(),
             unproven_publishes: Vec::new(),
@@ -229,6 +232,7 @@ impl ClientChannel {
 
     /// Records a publish, by the channel's mode.
     pub fn record_publish(&mut self, id: u64) {
+        self.has_published = true;
         match self.mode {
             PublishMode::Plain => self.unproven_publishes.push(id),
             PublishMode::Confirm => {
@@ -331,7 +335,7 @@ impl SimulatedClient {
                     self.channels[channel].state = ChannelState::Open;
                 }
             }
-            ClientEvent::Blocked => self.blocked = true,
+            ClientEvent::Blocked | ClientEvent::BlockedByDisk => self.blocked = true,
             ClientEvent::Unblocked => self.blocked = false,
             ClientEvent::Reply(..) => self.replies += 1,
             _ => {}

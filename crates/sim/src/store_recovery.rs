@@ -8,10 +8,15 @@ use shard::{
 };
 use std::time::Instant;
 use store::limits::SEGMENT_BYTES_MIN;
-use store::{LogId, OnDamage, StoreTag};
+use store::{Damage, LogId, OnDamage, StoreTag};
 
 /// Tells the segments of one store from those of others.
 const STORE_ID: u128 = 0x5EED;
+
+/// The same as segments have it.
+pub fn store_tag() -> StoreTag {
+    StoreTag::of(STORE_ID)
+}
 
 /// What the journal of a broker says is defined.
 pub struct RecoveredCatalog {
@@ -24,42 +29,52 @@ pub struct RecoveredCatalog {
 pub fn recover_catalog(disks: &BrokerDisks, mut catalog: Catalog) -> Result<RecoveredCatalog, String> {
     let mut disk = disks.definitions.clone();
     let segments = disk.segments(JOURNAL_LOG);
-    let journal = recover_definitions(StoreTag::of(STORE_ID), segments, OnDamage::Fail, &mut disk)
-        .map_err(|error| error.to_string())?;
+    let journal =
+        recover_definitions(store_tag(), segments, OnDamage::Fail, &mut disk).map_err(|error| error.to_string())?;
     let definitions = journal.definitions.restore(&mut catalog).map_err(|fault| fault.to_string())?;
     let definitions = (!journal.definitions.is_empty()).then_some(definitions);
     Ok(RecoveredCatalog { definitions, journal })
 }
 
-/// Gives the shards what their logs have, and the disks for what is to come.
+/// Gives the shards what their logs have, and the disks for what is to come. Returns the damage of each log that was skipped.
 pub fn attach<'a>(
     shards: impl Iterator<Item = &'a mut Shard>,
     disks: &BrokerDisks,
     recovered: &RecoveredCatalog,
+    on_damage: OnDamage,
     now: Instant,
-) -> Result<(), String> {
+) -> Result<Vec<Vec<Damage>>, String> {
+    let mut damage = Vec::new();
     for (number, (shard, disk)) in shards.zip(&disks.messages).enumerate() {
-        attach_log(shard, number, disk.clone(), now)?;
+        damage.push(attach_log(shard, number, disk.clone(), disks.options().free_limit, on_damage, now)?);
         if number == 0 {
             let definitions = Box::new(disks.definitions.clone());
             shard.set_journal(DefinitionJournal::new(&recovered.journal, definitions));
         }
     }
-    Ok(())
+    Ok(damage)
 }
 
-fn attach_log(shard: &mut Shard, number: usize, mut disk: SharedDisk, now: Instant) -> Result<(), String> {
+fn attach_log(
+    shard: &mut Shard,
+    number: usize,
+    mut disk: SharedDisk,
+    disk_free_limit: u64,
+    on_damage: OnDamage,
+    now: Instant,
+) -> Result<Vec<Damage>, String> {
     let log = LogId(number as u32);
-    let (store, segments) = (StoreTag::of(STORE_ID), disk.segments(log));
-    let source = LogSource { reader: &mut disk, store, log, segments, on_damage: OnDamage::Fail };
+    let segments = disk.segments(log);
+    let source = LogSource { reader: &mut disk, store: store_tag(), log, segments, on_damage };
     let recovered = shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
+    let damage = recovered.damage.clone();
     let options = MessageStoreOptions {
         segment_bytes: SEGMENT_BYTES_MIN,
         sync: StoreSync::Always,
         group_delay_us: 0,
-        disk_free_limit: 0,
+        disk_free_limit,
     };
     shard.set_store(MessageStore::new(recovered, Box::new(disk), options));
-    Ok(())
+    Ok(damage)
 }

@@ -63,6 +63,20 @@ pub struct Tally {
     pub reroutes: u64,
     /// Times a broker with a store crashed.
     pub crashes: u64,
+    /// Times it was asked to stop.
+    pub clean_stops: u64,
+    /// Times a disk failed under it.
+    pub disk_failures: u64,
+    /// Times a disk was full.
+    pub full_disks: u64,
+    /// Places of disks that were damaged while it was down.
+    pub damages: u64,
+    /// Starts that were refused because of the disks.
+    pub refused_starts: u64,
+    /// Starts without what was missing.
+    pub lossy_starts: u64,
+    /// Messages that these have lost.
+    pub lost: u64,
     /// Deliveries of messages that were published before a crash.
     pub recovered: u64,
     /// Ticks of shards.
@@ -84,7 +98,8 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes recovered ticks
+            forced stops reroutes crashes clean_stops disk_failures full_disks damages refused_starts lossy_starts lost
+            recovered ticks
         }
     }
 }
@@ -111,8 +126,15 @@ impl Display for Tally {
                 self.forced
             )?;
         }
-        if self.crashes > 0 {
-            write!(f, "{} crashes, {} deliveries of what was published before; ", self.crashes, self.recovered)?;
+        let Tally { crashes, clean_stops, disk_failures, full_disks, damages, refused_starts, lossy_starts, .. } = self;
+        if crashes + clean_stops + disk_failures > 0 {
+            write!(
+                f,
+                "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk, {} deliveries of what was \
+                 published before; {full_disks} disks full, {damages} places damaged, {refused_starts} starts refused, \
+                 {lossy_starts} without {} messages that were damaged; ",
+                self.recovered, self.lost
+            )?;
         }
         write!(f, "{} ticks; digest {:016x}", self.ticks, self.digest)
     }

@@ -70,6 +70,8 @@ pub struct SimulatedWorld {
     pub faults: Faults,
     pub trace: Trace,
     pub tally: Tally,
+    /// A broker closes all connections: deliveries come back before their clients know.
+    pub is_ending: bool,
     uids: u64,
 }
 
@@ -87,6 +89,7 @@ impl SimulatedWorld {
             faults: Faults::new(settings.faults),
             trace: Trace::new(traced),
             tally: Tally::default(),
+            is_ending: false,
             uids: 0,
             settings,
         };
@@ -98,18 +101,18 @@ impl SimulatedWorld {
     }
 
     /// The options of a broker. A lone broker has the run's seed; each of several draws one for each of its lives.
-    fn broker_options(&mut self, broker: usize) -> SimulatedBrokerOptions {
+    pub(crate) fn broker_options(&mut self, broker: usize) -> SimulatedBrokerOptions {
         let is_alone = self.settings.shards.len() == 1;
         let seed = if is_alone { self.settings.seed } else { self.chance.next_u64() };
         let (name, limits) = (self.settings.broker_name(broker).into(), self.settings.limits);
         let shards = self.settings.shards[broker];
         let Some(durable) = self.settings.durable() else {
-            return SimulatedBrokerOptions { name, seed, shards, limits, epoch: self.clock.now, disk_faults: None };
+            return SimulatedBrokerOptions { name, seed, shards, limits, epoch: self.clock.now, disks: None };
         };
         // Times of stored messages mean the same in all its lives, and names that it makes are never made again.
         let life = self.brokers.get(broker).map_or(0, |broker| u64::from(broker.lives));
-        let (epoch, disk_faults) = (self.clock.start, Some(durable.disk_faults()));
-        SimulatedBrokerOptions { name, seed: seed ^ life << 48, shards, limits, epoch, disk_faults }
+        let (epoch, disks) = (self.clock.start, Some(durable.disk_options()));
+        SimulatedBrokerOptions { name, seed: seed ^ life << 48, shards, limits, epoch, disks }
     }
 
     /// A number that nothing else in this run has.
@@ -216,19 +219,12 @@ impl SimulatedWorld {
         self.trace.note(|| format!("broker {broker} is stopped"));
     }
 
-    /// A broker with a store crashes, and nobody is connected any more. It starts again after some time.
-    pub fn crash_broker(&mut self, broker: usize, kind: CrashKind, down_us: u64) {
-        self.tally.crashes += 1;
+    /// The process of a broker with a store is gone, and nobody is connected any more.
+    pub fn crash_broker(&mut self, broker: usize, kind: CrashKind) {
         self.trace.note(|| format!("broker {broker} crashes: {kind:?}"));
         self.brokers[broker].reset_connections();
         self.clients.retain(|client| client.broker != broker);
         self.brokers[broker].crash(kind);
-        self.pass(down_us);
-        let options = self.broker_options(broker);
-        match self.brokers[broker].restart(&options, self.clock.now) {
-            Ok(()) => self.trace.note(|| format!("broker {broker} has recovered")),
-            Err(why) => self.trace.fail(format!("broker {broker} cannot start again: {why}")),
-        }
     }
 
     /// Starts a broker that was stopped.
@@ -259,7 +255,8 @@ impl SimulatedWorld {
             let counted = broker.shared.connections();
             let counted = (counted > 0).then(|| format!("{counted} connections counted"));
             let leftovers = counted.into_iter().chain(broker.leftovers());
-            let leftovers = leftovers.chain(broker.excess_heap(heap_bytes_max)).collect::<Vec<_>>().into_iter();
+            let leftovers = leftovers.chain(broker.excess_heap(heap_bytes_max)).chain(broker.excess_segments());
+            let leftovers = leftovers.collect::<Vec<_>>().into_iter();
             left.extend(leftovers.map(|leftover| format!("{leftover} of broker {number}")));
         }
         if self.memory.pool.used_bytes() > 0 {

@@ -20,6 +20,12 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.dead / 10,
         sum.client_cuts / 10,
         sum.drained / 100,
+        sum.clean_stops / 10,
+        sum.disk_failures / 5,
+        sum.full_disks / 5,
+        sum.damages / 5,
+        sum.refused_starts / 5,
+        sum.lossy_starts,
     ];
     assert!(!sums.contains(&0), "{sum:?}");
 }

@@ -157,8 +157,8 @@ impl SegmentSupply {
 
     /// Whether a segment should be begun although the last one is not full: to give others back.
     pub fn wants_to_begin(&self) -> bool {
-        let kept = if self.is_full() { 0 } else { RETIRED_SEGMENTS_MAX };
-        self.can_begin() && self.retired.len() > kept
+        // To begin one takes a spare: giving back a single one gains nothing, and the one that ends is retired in its place.
+        self.can_begin() && self.retired.len() > RETIRED_SEGMENTS_MAX
     }
 
     /// Begins a segment. Returns its number, and where the log begins.

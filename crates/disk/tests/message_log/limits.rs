@@ -74,6 +74,21 @@ fn a_full_disk_takes_settlements_and_goes_on_when_they_have_freed_segments() {
 }
 
 #[test]
+fn a_full_disk_is_left_alone_while_nothing_is_alive() {
+    for capacity_segments in 3..6 {
+        let mut world = World::new(1, Bodies::Big);
+        fill(&mut world, capacity_segments);
+        settle_all(&mut world);
+        world.run_for(2_000_000);
+        let (written_bytes, events) = (world.written_bytes, world.events.len());
+        world.run_for(10_000_000);
+        assert_eq!(world.written_bytes, written_bytes, "{capacity_segments} segments: nothing is written for nobody");
+        assert_eq!(world.events.len(), events, "{capacity_segments} segments: publishers are not told again and again");
+        world.crash();
+    }
+}
+
+#[test]
 fn a_disk_that_gets_space_from_elsewhere_is_tried_again() {
     let mut world = World::new(1, Bodies::Big);
     fill(&mut world, 10);

@@ -38,6 +38,16 @@ impl ClientTurn<'_> {
         }
     }
 
+    /// Clients act that do not know that their broker ends.
+    pub fn act_unaware(&mut self) {
+        for client in 0..self.world.clients.len() {
+            let one = &self.world.clients[client];
+            if one.state == ConnectionState::Open && !one.cut && self.world.chance.permille(350) {
+                self.act(client);
+            }
+        }
+    }
+
     fn act(&mut self, client: usize) {
         let SimulatedWorld { faults, clients, chance, .. } = self.world;
         faults.draw_slow_client(&mut clients[client], chance);
@@ -119,7 +129,8 @@ impl ClientTurn<'_> {
         }
         let now = self.model.tick();
         let living = self.model.living_queues();
-        let exchange = if self.world.chance.permille(400) {
+        let early = self.draw_undeclared();
+        let exchange = if early.is_some() || self.world.chance.permille(400) {
             0
         } else {
             let there = |at: &usize| self.model.is_exchange(*at, now, now);
@@ -131,6 +142,7 @@ impl ClientTurn<'_> {
             }
         };
         let key = match self.model.exchanges[exchange].exchange_type {
+            _ if early.is_some() => early.map_or_else(String::new, |queue| self.model.queues[queue].name.clone()),
             ShadowExchangeType::Default if !living.is_empty() => {
                 let queue = living[self.world.chance.below(living.len() as u64) as usize];
                 self.model.queues[queue].name.clone()
@@ -141,7 +153,16 @@ impl ClientTurn<'_> {
         let headers: MessageHeaders =
             [(); 3].map(|()| (self.world.chance.below(3) > 0).then(|| self.world.chance.below(3) as u8));
         let mandatory = self.settings.switches.has(Feature::Mandatory, &mut self.world.chance);
+        // That it is not returned tells where it is.
+        let mandatory = mandatory || early.is_some_and(|_| self.world.chance.permille(800));
+        let is_part_of_commit = self.world.clients[client].channels[channel].mode == PublishMode::Tx;
+        let is_large = is_part_of_commit
+            && self.settings.durable.is_some_and(|durable| {
+                // More than a frame: a commit that is torn between frames.
+                durable.commit_crash_permille > 0 && self.world.chance.permille(200)
+            });
         let body_bytes = match self.world.chance.below(100) {
+            _ if is_large => self.world.chance.between(20_000, 70_000),
             0..80 => self.world.chance.between(8, 120),
             80..95 => self.world.chance.between(8, 2_500),
             95..98 => self.world.chance.between(3_000, 9_000),
@@ -189,6 +210,21 @@ impl ClientTurn<'_> {
             sent_us: self.world.clock.us(),
         };
         self.model.messages.insert(id, message);
+    }
+
+    /// A queue whose declaration is not answered, now and then, if there is a store.
+    fn draw_undeclared(&mut self) -> Option<usize> {
+        let durable = self.settings.durable?;
+        if !self.world.chance.permille(durable.early_permille) {
+            return None;
+        }
+        let is_undeclared = |at: &usize| {
+            let queue = &self.model.queues[*at];
+            queue.life.made.is_none() && queue.life.ending.is_none() && !queue.name.starts_with('?')
+        };
+        let undeclared: Vec<usize> = (0..self.model.queues.len()).filter(is_undeclared).collect();
+        let at = self.world.chance.below(undeclared.len().max(1) as u64) as usize;
+        undeclared.get(at).copied()
     }
 
     /// Settles a delivery of a channel, or several.

@@ -31,7 +31,8 @@ impl<'a> Certainty<'a> {
             Some((client, channel))
         });
         found.is_some_and(|(client, channel)| {
-            client.state == ConnectionState::Open
+            !self.world.is_ending
+                && client.state == ConnectionState::Open
                 && !client.cut
                 && channel.is_idle()
                 && !self.may_be_refused(channel)

@@ -1,6 +1,7 @@
 //! What clients receive, and what the model learns from it: which answer fits which request, and which refusal was fair.
 
 use super::certainty::Certainty;
+use super::crashes::EndReason;
 use super::delivery_checks::{DeliveryChecker, Recipient, Suspicions};
 use super::shadow_model::{BindingTarget, PublishOutcome, SettlementProgress, ShadowModel};
 use crate::broker_limits::AMPLE_MEMORY_BYTES;
@@ -17,6 +18,8 @@ pub struct EventHandler<'a> {
     pub world: &'a mut SimulatedWorld,
     pub model: &'a mut ShadowModel,
     pub suspicions: &'a mut Suspicions,
+    /// Why the broker closes all connections.
+    pub ending: Option<EndReason>,
 }
 
 impl EventHandler<'_> {
@@ -93,6 +96,12 @@ impl EventHandler<'_> {
             ClientEvent::Blocked => {
                 self.world.trace.note(|| format!("client {uid} is blocked"));
             }
+            ClientEvent::BlockedByDisk => {
+                self.world.trace.note(|| format!("client {uid} is blocked: a disk is full"));
+                if self.world.settings.durable().is_none_or(|durable| durable.full_permille == 0) {
+                    self.world.trace.fail(format!("client {uid} is blocked, and no disk is full"));
+                }
+            }
             ClientEvent::Unblocked => {
                 self.world.trace.note(|| format!("client {uid} is unblocked"));
             }
@@ -101,6 +110,10 @@ impl EventHandler<'_> {
                     && self.world.settings.limits.memory_bytes_max < AMPLE_MEMORY_BYTES =>
             {
                 self.world.trace.note(|| format!("client {uid} is refused: {text}"));
+                self.world.clients[client].cut = true;
+            }
+            ClientEvent::Refused(text) if self.ending.is_some_and(|reason| reason.text() == text) => {
+                self.world.trace.note(|| format!("client {uid} is told: {text}"));
                 self.world.clients[client].cut = true;
             }
             ClientEvent::Refused(text) => self.world.trace.fail(format!("client {uid} is refused: {text}")),

@@ -1,24 +1,54 @@
-//! Crashes: the broker loses its power or is killed, starts again with what its disks have, and all clients are gone.
+//! Ends of the broker: it loses its power, is killed, is asked to stop or loses a disk; then it starts again with what its disks
+//! have, and all clients are gone.
 
-use super::FeatureWorkload;
 use super::durable_settings::DurableSettings;
 use super::survival::InterruptedCommit;
-use crate::simulated_client::{ClientChannel, ClientRequest};
+use super::{FeatureWorkload, ModelTime};
+use crate::broker_disks::CrashKind;
+use crate::limits::{ENDING_ROUNDS_MAX, LEAVING_ROUNDS_MAX};
+use crate::simulated_client::{ClientChannel, ClientRequest, ConnectionState, SimulatedClient};
 use crate::world::SimulatedWorld;
 use broker::limits::WORK_PER_TURN;
 
 /// Of a thousand crashes, how many are followed by another one before anybody connects.
 const CRASH_AGAIN_PERMILLE: u32 = 150;
-/// Most microseconds for which the broker is down: some messages expire meanwhile.
-const DOWN_US_MAX: u64 = 50_000;
+/// Rounds in which clients go on as if nothing had happened, once the broker closes their connections.
+const UNAWARE_ROUNDS: u32 = 8;
+
+/// Why a broker closes all connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndReason {
+    /// It was asked to stop.
+    Stop,
+    /// A disk has failed.
+    DiskFailure,
+}
+
+impl EndReason {
+    /// What clients are told.
+    pub fn text(self) -> &'static str {
+        match self {
+            EndReason::Stop => "CONNECTION_FORCED - broker is shutting down",
+            EndReason::DiskFailure => "INTERNAL_ERROR - the broker's disk has failed",
+        }
+    }
+}
+
+/// Whether a client does not know that its broker ends.
+fn is_unaware(client: &SimulatedClient) -> bool {
+    client.state == ConnectionState::Open && !client.cut
+}
 
 impl FeatureWorkload {
     /// The broker may crash in the middle of everything. Returns whether it has.
     pub fn may_crash(&mut self, world: &mut SimulatedWorld) -> bool {
         let Some(durable) = self.settings.durable else { return false };
-        let crashes = world.chance.permille(durable.crash_permille);
+        let mut channels = world.clients.iter().flat_map(|client| &client.channels);
+        let is_committing = channels.any(|channel| interrupted_commit(channel).is_some());
+        let commit_permille = if is_committing { durable.commit_crash_permille } else { 0 };
+        let crashes = world.chance.permille(durable.crash_permille + commit_permille);
         if crashes {
-            self.crash(world, &durable);
+            self.end_broker(world, &durable);
         }
         crashes
     }
@@ -27,12 +57,107 @@ impl FeatureWorkload {
     pub fn may_crash_at_rest(&mut self, world: &mut SimulatedWorld) {
         let Some(durable) = self.settings.durable else { return };
         if self.model.period > 0 && world.chance.permille(durable.rest_crash_permille) {
-            self.crash(world, &durable);
+            self.end_broker(world, &durable);
         }
     }
 
-    fn crash(&mut self, world: &mut SimulatedWorld, durable: &DurableSettings) {
-        let kind = durable.draw_crash(&mut world.chance);
+    fn end_broker(&mut self, world: &mut SimulatedWorld, durable: &DurableSettings) {
+        if world.chance.permille(durable.stop_permille) {
+            self.leave_broker(world, EndReason::Stop);
+        } else {
+            world.tally.crashes += 1;
+            let kind = durable.draw_crash(&mut world.chance);
+            self.restart_broker(world, kind);
+        }
+        let again = world.chance.permille(CRASH_AGAIN_PERMILLE);
+        if again && !world.trace.has_failed() {
+            self.end_broker(world, durable);
+        }
+    }
+
+    /// The broker has ended because of a disk, if it has.
+    pub fn check_disk_failure(&mut self, world: &mut SimulatedWorld) {
+        let broker = &world.brokers[0];
+        let Some(why) = broker.shared.disk_failure().filter(|_| self.ending.is_none()).map(str::to_owned) else {
+            return;
+        };
+        if !broker.disks.as_ref().is_some_and(|disks| self.troubles.may_fail(disks)) {
+            return world.trace.fail(format!("the broker ends, and no disk has failed: {why}"));
+        }
+        world.trace.note(|| format!("the broker ends: {why}"));
+        self.leave_broker(world, EndReason::DiskFailure);
+    }
+
+    /// The broker closes all connections and ends by itself, and starts again. Nothing that is sent meanwhile is confirmed.
+    fn leave_broker(&mut self, world: &mut SimulatedWorld, reason: EndReason) {
+        (self.ending, world.is_ending) = (Some(reason), true);
+        for client in &mut world.clients {
+            client.release();
+            // Who has not logged in is told nothing.
+            client.cut |= client.state != ConnectionState::Open;
+        }
+        if reason == EndReason::Stop {
+            world.brokers[0].drain(world.clock.now);
+        }
+        for shard in 0..world.brokers[0].shards.len() {
+            world.brokers[0].wake(shard, |_| ());
+            world.brokers[0].run_shard(shard, world.clock.now);
+        }
+        self.model.ended = self.model.tick();
+        self.part_from_clients(world);
+        if world.trace.has_failed() {
+            return;
+        }
+        let mut order: Vec<usize> = (0..world.brokers[0].shards.len()).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, world.chance.below(at as u64 + 1) as usize);
+        }
+        let took_us = world.brokers[0].finish(&order, world.clock.now);
+        world.pass(took_us);
+        // The disk may have failed meanwhile: status 1 all the same.
+        let has_failed = world.brokers[0].shared.disk_failure().is_some();
+        match (reason, has_failed) {
+            (EndReason::Stop, false) => {
+                world.tally.clean_stops += 1;
+                // What one shard has sent to another may not have arrived, and what has no room is not written.
+                if order.len() == 1 && !self.troubles.is_full() {
+                    self.model.store_at_stop();
+                }
+            }
+            _ => world.tally.disk_failures += 1,
+        }
+        self.restart_broker(world, CrashKind::Exit);
+        (self.ending, self.model.ended, world.is_ending) = (None, ModelTime::MAX, false);
+    }
+
+    /// Clients learn that the broker ends, and go.
+    fn part_from_clients(&mut self, world: &mut SimulatedWorld) {
+        let mut left = LEAVING_ROUNDS_MAX;
+        for round in 0..ENDING_ROUNDS_MAX {
+            if world.trace.has_failed() {
+                return;
+            }
+            if round < UNAWARE_ROUNDS {
+                self.turn(world).act_unaware();
+                world.clients.iter_mut().for_each(SimulatedClient::release);
+            }
+            world.advance(self);
+            if round < UNAWARE_ROUNDS || world.clients.iter().any(is_unaware) {
+                continue;
+            }
+            // The broker waits for the last of them for some time, and then ends all the same.
+            left -= 1;
+            if world.brokers[0].shared.connections() == 0 || left == 0 {
+                return;
+            }
+        }
+        let uid = world.clients.iter().find(|client| is_unaware(client)).map(|client| client.uid);
+        world.trace.fail(format!("the broker ends, and client {uid:?} is not told"));
+    }
+
+    /// The broker's process is gone; it starts again.
+    fn restart_broker(&mut self, world: &mut SimulatedWorld, kind: CrashKind) {
+        let Some(durable) = self.settings.durable else { return };
         let mut clients = std::mem::take(&mut world.clients);
         let channels = clients.iter().flat_map(|client| &client.channels);
         // A commit is whole on each shard by itself, and so is what one turn does of it.
@@ -41,11 +166,12 @@ impl FeatureWorkload {
         clients.iter_mut().for_each(|client| self.model.end_connection(client));
         self.model.crash(commits);
         drop(clients);
-        let down_us = world.chance.below(DOWN_US_MAX);
-        world.crash_broker(0, kind, down_us);
-        let again = world.chance.permille(CRASH_AGAIN_PERMILLE);
-        if again && !world.trace.has_failed() {
-            self.crash(world, durable);
+        world.crash_broker(0, kind);
+        self.troubles.forget_failure();
+        let plan = durable.draw_restart(&mut world.chance);
+        let lost = world.restart_broker(0, plan);
+        if !lost.is_empty() {
+            world.tally.lost += self.model.lose(&lost, &world.brokers[0]);
         }
     }
 }

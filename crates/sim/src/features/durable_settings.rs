@@ -1,13 +1,20 @@
-//! The settings of a run whose broker has a store: how durable its definitions and messages are, how its disk is, when it
-//! crashes.
+//! The settings of a run whose broker has a store: how durable its definitions and messages are, what its disks do to it,
+//! when it crashes and stops.
 
-use crate::broker_disks::CrashKind;
+use crate::broker_disks::{CrashKind, DiskOptions};
+use crate::restart::RestartPlan;
 use disk::DiskFaults;
 use link::sim::SplitMix64;
 use std::fmt::{self, Display, Formatter};
+use store::limits::SEGMENT_BYTES_MIN;
+
+/// Most microseconds for which the broker is down: some messages expire meanwhile.
+const DOWN_US_MAX: u64 = 50_000;
+/// Most places of the disks that are damaged at once.
+const DAMAGES_MAX: u64 = 3;
 
 /// What is drawn for a run with a store alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct DurableSettings {
     /// Of a thousand new queues and exchanges, how many are durable.
     pub definition_permille: u32,
@@ -21,42 +28,108 @@ pub struct DurableSettings {
     pub power_cut_permille: u32,
     /// A disk request in so many takes seconds; none if zero.
     pub slow_once_in: u32,
+    /// Of a thousand steps with a commit under way, in how many the broker crashes.
+    pub commit_crash_permille: u32,
+    /// Of a thousand publishes, how many go to a queue whose declaration is not answered.
+    pub early_permille: u32,
+    /// Most microseconds by which a write of definitions takes longer.
+    pub journal_lag_us: u32,
+    /// Of a thousand ends of the broker, how many are asked for.
+    pub stop_permille: u32,
+    /// In how many of a thousand steps a disk begins to fail.
+    pub error_permille: u32,
+    /// In how many of a thousand steps a disk becomes full.
+    pub full_permille: u32,
+    /// Before how many of a thousand starts disks are damaged.
+    pub damage_permille: u32,
+    /// At how many of a thousand starts they cannot be read at first.
+    pub unreadable_permille: u32,
+    /// A write in so many is reported done and was not; none if zero.
+    pub lost_once_in: u32,
+    /// A write in so many is reported done and lies elsewhere; none if zero.
+    pub astray_once_in: u32,
 }
 
 impl DurableSettings {
     /// The settings of a seed.
     pub fn draw(seed: u64) -> Self {
         let mut chance = SplitMix64::new(seed ^ 0xD15C);
+        // A run with every fault a little has few in which one meets much else.
+        let has_faults = !seed.is_multiple_of(3);
         let mut one_of = |values: [u32; 4]| values[chance.below(4) as usize];
-        DurableSettings {
+        let settings = DurableSettings {
             definition_permille: one_of([500, 800, 800, 1_000]),
             message_permille: one_of([500, 800, 800, 1_000]),
             crash_permille: one_of([0, 3, 8, 25]),
             rest_crash_permille: one_of([0, 300, 600, 1_000]),
             power_cut_permille: one_of([0, 500, 500, 1_000]),
             slow_once_in: one_of([0, 0, 300, 40]),
+            commit_crash_permille: one_of([0, 0, 50, 200]),
+            early_permille: one_of([0, 20, 50, 150]),
+            journal_lag_us: one_of([0, 0, 5_000, 40_000]),
+            stop_permille: one_of([0, 0, 200, 600]),
+            ..DurableSettings::default()
+        };
+        if !has_faults {
+            return settings;
+        }
+        DurableSettings {
+            error_permille: one_of([0, 0, 2, 6]),
+            full_permille: one_of([0, 0, 4, 12]),
+            damage_permille: one_of([0, 0, 200, 500]),
+            unreadable_permille: one_of([0, 0, 0, 200]),
+            lost_once_in: one_of([0, 0, 0, 150]),
+            astray_once_in: one_of([0, 0, 0, 150]),
+            ..settings
         }
     }
 
-    /// What goes wrong with the disk while it has power.
-    pub fn disk_faults(&self) -> DiskFaults {
-        DiskFaults { slow: self.slow_once_in, ..DiskFaults::default() }
+    /// How the disks are while they have power. Half of the runs in which they become full say so before they are.
+    pub fn disk_options(&self) -> DiskOptions {
+        let good = DiskFaults { slow: self.slow_once_in, ..DiskFaults::default() };
+        DiskOptions {
+            messages: DiskFaults { lost_write: self.lost_once_in, misdirected_write: self.astray_once_in, ..good },
+            definitions: DiskFaults { lag_us_max: self.journal_lag_us, ..good },
+            free_limit: if self.full_permille.is_multiple_of(12) { 0 } else { SEGMENT_BYTES_MIN },
+        }
     }
 
     /// How the next crash comes.
     pub fn draw_crash(&self, chance: &mut SplitMix64) -> CrashKind {
         if chance.permille(self.power_cut_permille) { CrashKind::PowerCut } else { CrashKind::Kill }
     }
+
+    /// What happens until the next start.
+    pub fn draw_restart(&self, chance: &mut SplitMix64) -> RestartPlan {
+        let down_us = chance.below(DOWN_US_MAX);
+        let damages = if chance.permille(self.damage_permille) { 1 + chance.below(DAMAGES_MAX) as u32 } else { 0 };
+        RestartPlan {
+            down_us,
+            damages,
+            is_unreadable: chance.permille(self.unreadable_permille),
+            restores_backup: chance.permille(500),
+        }
+    }
 }
 
 impl Display for DurableSettings {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let DurableSettings { definition_permille, message_permille, crash_permille, .. } = self;
-        let DurableSettings { rest_crash_permille, power_cut_permille, slow_once_in, .. } = self;
-        write!(
+        let DurableSettings { rest_crash_permille, power_cut_permille, slow_once_in, commit_crash_permille, .. } = self;
+        writeln!(
             f,
             "durable: definitions {definition_permille}, messages {message_permille}; crashes: {crash_permille} of steps, \
-             {rest_crash_permille} of rests, {power_cut_permille} of them power cuts; a request in {slow_once_in} is slow"
+             {commit_crash_permille} of those with a commit, {rest_crash_permille} of rests, {power_cut_permille} of them \
+             power cuts; a request in {slow_once_in} is slow"
+        )?;
+        let DurableSettings { early_permille, journal_lag_us, stop_permille, error_permille, full_permille, .. } = self;
+        let DurableSettings { damage_permille, unreadable_permille, lost_once_in, astray_once_in, .. } = self;
+        write!(
+            f,
+            "publishes to queues that are being declared: {early_permille}, definitions up to {journal_lag_us} us late; \
+             stops: {stop_permille} of ends; disks: failures {error_permille} of steps, full {full_permille}; before starts: \
+             damaged {damage_permille}, unreadable {unreadable_permille}; a write in {lost_once_in} is lost, one in \
+             {astray_once_in} goes astray"
         )
     }
 }
@@ -75,10 +148,31 @@ mod tests {
             count(&|one| one.rest_crash_permille == 0),
             count(&|one| one.slow_once_in > 0),
             count(&|one| one.power_cut_permille == 1_000),
+            count(&|one| one.stop_permille > 0),
+            count(&|one| one.journal_lag_us > 0),
+            count(&|one| one.error_permille > 0),
+            count(&|one| one.full_permille > 0),
+            count(&|one| one.damage_permille > 0),
         ] {
             assert!((25..150).contains(&part), "{part}");
         }
+        for part in [
+            count(&|one| one.unreadable_permille > 0),
+            count(&|one| one.lost_once_in > 0),
+            count(&|one| one.astray_once_in > 0),
+        ] {
+            assert!((10..70).contains(&part), "{part}");
+        }
         let (only_cuts, mut chance) = (drawn.iter().find(|one| one.power_cut_permille == 1_000), SplitMix64::new(1));
         assert_eq!(only_cuts.map(|one| one.draw_crash(&mut chance)), Some(CrashKind::PowerCut));
+    }
+
+    #[test]
+    fn one_run_in_three_has_disks_that_keep_what_they_were_given() {
+        let drawn = (0..300).map(DurableSettings::draw);
+        let sound = drawn.filter(|one| {
+            one.error_permille + one.full_permille + one.damage_permille + one.lost_once_in + one.astray_once_in == 0
+        });
+        assert!((100..180).contains(&sound.count()));
     }
 }

@@ -89,6 +89,9 @@ impl ShadowModel {
             }
         }
         match pending.map(|pending| pending.request) {
+            Some(ClientRequest::Declare(queue)) if self.queues[queue].survival.is_proven => {
+                self.queues[queue].life.made.get_or_insert(now);
+            }
             Some(ClientRequest::Declare(queue)) => self.queues[queue].life.may_end(now),
             Some(ClientRequest::DeclareExchange(exchange)) => self.exchanges[exchange].life.may_end(now),
             Some(ClientRequest::Purge(queue)) => self.queues[queue].allow_losses(ample),

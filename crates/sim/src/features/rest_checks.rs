@@ -4,7 +4,7 @@ use super::delivery_checks::Suspicions;
 use super::shadow_model::ShadowModel;
 use crate::limits::{SHARD_HEAP_BYTES_MAX, WORK_BEYOND_BUDGET_MAX};
 use crate::simulated_broker::SimulatedShard;
-use crate::simulated_client::{ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery};
+use crate::simulated_client::{ClientRequest, ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery};
 use crate::world::SimulatedWorld;
 use wire::frame::HEARTBEAT_FRAME;
 
@@ -14,7 +14,26 @@ const OVERDUE_SLACK_US: u64 = 60_000;
 /// Whether a limit blocks publishers.
 pub fn is_blocking(world: &SimulatedWorld) -> bool {
     let mut brokers = shards(world).map(|node| node.shard.broker());
-    brokers.any(|broker| broker.memory_alarm() || broker.queues().any(|queue| queue.full))
+    brokers.any(|broker| broker.memory_alarm() || broker.queues().any(|queue| queue.full)) || is_disk_full(world)
+}
+
+/// Whether a disk is full.
+fn is_disk_full(world: &SimulatedWorld) -> bool {
+    shards(world).any(|node| node.shard.broker().disk_alarm())
+}
+
+/// Whether the answer to a request waits for the disk.
+fn awaits_disk(request: &ClientRequest) -> bool {
+    !matches!(
+        request,
+        ClientRequest::Consume(_)
+            | ClientRequest::Cancel(_)
+            | ClientRequest::Get(..)
+            | ClientRequest::Prefetch(_)
+            | ClientRequest::PrefetchShared(_)
+            | ClientRequest::Flow(_)
+            | ClientRequest::Recover
+    )
 }
 
 /// The shards of all brokers.
@@ -58,11 +77,18 @@ impl<'a> RestChecker<'a> {
         if client.blocked && !self.is_blocking && client.state == ConnectionState::Open {
             report(format!("at rest: client {uid} is blocked, and no limit is reached"));
         }
+        let is_held = shards(self.world).all(|node| node.shard.broker().disk_alarm());
+        let is_publishing = client.channels.iter().any(|channel| channel.is_open() && channel.has_published);
+        if is_held && is_publishing && !client.blocked && !client.cut && client.state == ConnectionState::Open {
+            report(format!("at rest: a disk is full, and client {uid} publishes and is not told"));
+        }
         // A client that has closed its connection does not learn that it is blocked.
         if self.is_blocking && (client.blocked || client.state == ConnectionState::Closing) {
             return;
         }
-        if let Some(what) = client.waits_for() {
+        let mut pending = client.channels.iter().filter_map(|channel| channel.pending.as_ref());
+        let awaits_disk = is_disk_full(self.world) && pending.any(|pending| awaits_disk(&pending.request));
+        if let Some(what) = client.waits_for().filter(|_| !awaits_disk) {
             report(format!("at rest: client {uid} {what}"));
         }
         for channel in &client.channels {

@@ -265,6 +265,10 @@ pub struct ShadowModel {
     pub has_ample_limits: bool,
     /// When the broker last crashed; zero if it never did.
     pub crashed: ModelTime,
+    /// When the broker last closed all connections by itself: what was sent since is never confirmed.
+    pub ended: ModelTime,
+    /// The broker has a store.
+    pub has_store: bool,
     /// Commits of which a crash has left all or nothing; nobody knows which.
     pub commits: Vec<InterruptedCommit>,
 }
@@ -292,6 +296,8 @@ impl ShadowModel {
             paths: DeadLetterPaths::default(),
             has_ample_limits,
             crashed: 0,
+            ended: ModelTime::MAX,
+            has_store: false,
             commits: Vec::new(),
         }
     }
@@ -340,6 +346,9 @@ impl ShadowModel {
     pub fn confirm(&mut self, id: u64, by_name: bool) -> Result<(), String> {
         let now = self.now;
         let Some(message) = self.messages.get_mut(&id) else { return Ok(()) };
+        if message.sent > self.ended {
+            return Err(format!("message {id} was confirmed, and was sent when the broker had closed its connections"));
+        }
         message.outcome = PublishOutcome::Safe;
         message.routed = Some(now);
         message.accepted = by_name.then_some(now);
@@ -360,7 +369,11 @@ impl ShadowModel {
         {
             return Err(format!("message {id} is mandatory and unroutable, and was not returned"));
         }
-        for queue in must {
+        let only = self.only_queue(message, by_name).filter(|_| must.is_empty());
+        if let Some(queue) = only {
+            self.queues[queue].survival.is_proven = true;
+        }
+        for queue in must.into_iter().chain(only) {
             let queue = &mut self.queues[queue];
             if queue.traits.refuses && !by_name {
                 continue;
@@ -370,6 +383,17 @@ impl ShadowModel {
             }
         }
         Ok(())
+    }
+
+    /// The only queue that a mandatory message can be in which was confirmed and not returned: it exists, and is durable if the
+    /// message is.
+    fn only_queue(&self, message: &ShadowMessage, by_name: bool) -> Option<usize> {
+        if !(self.has_store && by_name && message.mandatory && !message.returned) {
+            return None;
+        }
+        let queues = self.routes(message, self.now, false);
+        let is_only = queues.len() == 1;
+        queues.into_iter().next().filter(|&queue| is_only && self.queues[queue].life.ending.is_none())
     }
 
     /// The world is at rest: all losses that were possible until now have happened.

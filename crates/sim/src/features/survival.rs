@@ -45,12 +45,25 @@ pub struct QueueSurvival {
     purged: BTreeSet<u64>,
     /// Those that had been purged at the last rest.
     stored_purged: BTreeSet<u64>,
+    /// A confirm says that the queue is durable, although its declaration is not answered.
+    pub is_proven: bool,
 }
 
 impl QueueSurvival {
     /// Whether the queue has been purged of a message.
     pub fn is_purged(&self, id: u64) -> bool {
         self.purged.contains(&id) || self.stored_purged.contains(&id)
+    }
+
+    /// Purges are not stored any more.
+    pub fn forget_purges(&mut self) {
+        self.purged.clear();
+        self.stored_purged.clear();
+    }
+
+    /// These messages are lost: nothing is owed in their place.
+    pub fn lose(&mut self, numbers: &BTreeSet<u64>) {
+        self.alternatives.retain(|&copy| !numbers.contains(&number_of(copy)));
     }
 }
 
@@ -146,6 +159,12 @@ impl ShadowModel {
             survival.stored_purged.append(&mut survival.purged);
             queue.deliveries.values_mut().for_each(DeliveryState::on_rest);
         }
+    }
+
+    /// The broker has stopped and written everything that it had, which is what a rest says.
+    pub fn store_at_stop(&mut self) {
+        self.rested = self.tick();
+        self.store_at_rest();
     }
 
     /// The broker has crashed, after all channels have ended: what it had not stored is gone. `commits`: those that were under

@@ -219,3 +219,45 @@ fn a_purged_message_is_gone_unless_somebody_may_have_had_it_and_for_good_after_a
     model.crash(Vec::new());
     assert!(!model.queues[durable].survival.is_purged(1), "its crash was earlier than its rest");
 }
+
+#[test]
+fn a_confirm_of_a_mandatory_message_proves_the_queue_whose_declaration_is_not_answered() {
+    for (mandatory, is_owed) in [(true, true), (false, false)] {
+        let mut model = ShadowModel { has_store: true, ..ShadowModel::new(true) };
+        let queue = model.add_queue("q".into(), None, false);
+        model.queues[queue].durable = true;
+        model.tick();
+        let message = ShadowMessage {
+            key: "q".into(),
+            persistent: true,
+            mandatory,
+            sent: model.now,
+            ..ShadowMessage::example(7)
+        };
+        model.messages.insert(1, message);
+        model.tick();
+        let confirmed = model.confirm(1, true);
+        assert_eq!(confirmed, Ok(()), "it may be there");
+        assert_eq!(model.queues[queue].owed.contains(&1), is_owed);
+        assert_eq!(model.queues[queue].survival.is_proven, is_owed);
+        assert_eq!(model.survival(queue, 1) == Survival::There, is_owed);
+    }
+}
+
+#[test]
+fn nothing_is_confirmed_that_was_sent_when_the_broker_had_closed_its_connections() {
+    let (mut model, _) = model();
+    model.ended = model.tick();
+    assert_eq!(model.confirm(1, true), Ok(()), "it was sent before");
+    model.messages.get_mut(&2).expect("it exists").sent = model.tick();
+    assert!(model.confirm(2, true).is_err_and(|what| what.contains("had closed its connections")));
+}
+
+#[test]
+fn what_a_broker_had_is_there_after_it_was_asked_to_stop() {
+    let (mut model, [durable, _]) = model();
+    model.confirm(1, false).expect("it is routed");
+    assert_eq!(model.survival(durable, 1), Survival::Possible);
+    model.store_at_stop();
+    assert_eq!((model.survival(durable, 1), model.survival(durable, 5)), (Survival::There, Survival::Possible));
+}

@@ -1,0 +1,139 @@
+//! What a simulated disk does wrong, and what it would hold if it did not.
+
+use disk::{Disk, DiskFaults, SimulatedDisk};
+use store::limits::{BLOCK_BYTES, SEGMENT_BYTES_MIN};
+use store::{AlignedBuffer, Block, Completion, LogId, Request, SegmentId, SegmentNumber, SegmentReader};
+use store::{Group, LogEnd, SealedGroup, StoreTag};
+
+const LOG: LogId = LogId(3);
+const SEGMENT: SegmentId = SegmentId { log: LOG, number: SegmentNumber(1) };
+
+fn complete(disk: &mut SimulatedDisk, request: Request) -> Completion {
+    disk.submit(request);
+    disk.set_now(disk.due_us().expect("it is under way"));
+    disk.poll().expect("it is due")
+}
+
+fn made(faults: DiskFaults) -> SimulatedDisk {
+    let mut disk = SimulatedDisk::new(1, DiskFaults::default());
+    let blocks = (SEGMENT_BYTES_MIN / BLOCK_BYTES as u64) as u32;
+    complete(&mut disk, Request::Make { segment: SEGMENT, blocks, from: None });
+    disk.set_faults(faults);
+    disk
+}
+
+/// A group of two blocks or more.
+fn group(text: &[u8]) -> SealedGroup {
+    let mut group = Group::default();
+    group.definition(1, &text.repeat(5_000 / text.len())).expect("it has capacity");
+    let mut chain = LogEnd::empty(StoreTag(7), LOG).chain;
+    let range = group.seal(&mut chain, SEGMENT.number, None);
+    SealedGroup::new(group, range)
+}
+
+/// Writes a group, and returns what it should be.
+fn write(disk: &mut SimulatedDisk, block: u32, text: &[u8]) -> Vec<u8> {
+    let bytes = group(text).bytes().to_vec();
+    let request = Request::Write { segment: SEGMENT, block: Block(block), group: group(text) };
+    let Completion::Written { result: Ok(()), .. } = complete(disk, request) else { panic!("it is reported done") };
+    bytes
+}
+
+fn read(reader: &mut impl SegmentReader, block: u32, bytes: usize) -> Vec<u8> {
+    let mut buffer = AlignedBuffer::new(bytes);
+    let filled = reader.read(SEGMENT, Block(block), &mut buffer).expect("it can be read");
+    buffer[..filled].to_vec()
+}
+
+fn damaged(disk: &SimulatedDisk) -> Vec<u32> {
+    disk.damage().places().map(|(_, block)| block.0).collect()
+}
+
+#[test]
+fn a_lost_write_is_damage_until_it_is_written_again_or_repaired() {
+    let mut disk = made(DiskFaults { lost_write: 1, ..DiskFaults::default() });
+    let bytes = write(&mut disk, 3, b"lost");
+    assert_eq!(damaged(&disk), [3, 4]);
+    assert_eq!(read(&mut disk, 3, bytes.len()), vec![0; bytes.len()]);
+    assert_eq!(read(&mut disk.undamaged(), 3, bytes.len()), bytes);
+    disk.repair();
+    assert_eq!((read(&mut disk, 3, bytes.len()), disk.damage().is_empty()), (bytes, true));
+    write(&mut disk, 3, b"lost again");
+    disk.set_faults(DiskFaults::default());
+    write(&mut disk, 3, b"written");
+    assert!(disk.damage().is_empty());
+}
+
+#[test]
+fn a_misdirected_write_damages_both_places_and_what_was_there_is_known() {
+    let mut disk = made(DiskFaults::default());
+    let first = write(&mut disk, 1, b"first");
+    disk.set_faults(DiskFaults { misdirected_write: 1, ..DiskFaults::default() });
+    let second = write(&mut disk, 3, b"second");
+    assert!(damaged(&disk).contains(&3) && damaged(&disk).iter().any(|&block| block < 3));
+    assert_ne!(read(&mut disk, 0, 5 * BLOCK_BYTES), read(&mut disk.undamaged(), 0, 5 * BLOCK_BYTES));
+    disk.repair();
+    assert_eq!(read(&mut disk, 1, 2 * BLOCK_BYTES), first);
+    assert_eq!(read(&mut disk, 3, 2 * BLOCK_BYTES), second);
+}
+
+#[test]
+fn a_segment_that_is_cut_off_reads_short() {
+    let mut disk = made(DiskFaults::default());
+    let bytes = write(&mut disk, 1, b"cut");
+    disk.flip_bit(SEGMENT, Block(2), 77);
+    disk.truncate(SEGMENT, Block(2));
+    assert_eq!(read(&mut disk, 1, bytes.len()), bytes[..BLOCK_BYTES]);
+    assert!(!disk.damage().is_empty());
+    disk.repair();
+    assert_eq!(read(&mut disk, 1, 3 * BLOCK_BYTES)[..bytes.len()], bytes[..]);
+}
+
+#[test]
+fn a_write_that_a_power_cut_tears_may_have_its_first_sectors_alone() {
+    let mut prefixes = 0;
+    for seed in 0..200 {
+        let mut disk = SimulatedDisk::new(seed, DiskFaults::default());
+        let blocks = (SEGMENT_BYTES_MIN / BLOCK_BYTES as u64) as u32;
+        complete(&mut disk, Request::Make { segment: SEGMENT, blocks, from: None });
+        let bytes = group(b"torn").bytes().to_vec();
+        disk.submit(Request::Write { segment: SEGMENT, block: Block(1), group: group(b"torn") });
+        disk.cut_power();
+        let found = read(&mut disk, 1, bytes.len());
+        let same = bytes.chunks(512).zip(found.chunks(512)).take_while(|(one, other)| one == other).count();
+        let rest_is_old = found[(same * 512).min(found.len())..].iter().all(|&byte| byte == 0);
+        prefixes += u32::from(same > 1 && found != bytes && rest_is_old);
+        assert!(disk.damage().is_empty(), "what was under way is no damage");
+    }
+    assert!(prefixes > 20, "{prefixes}");
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_says_so_until_it_can_and_a_removal_may_fail() {
+    let mut disk = made(DiskFaults { remove_error: 1, ..DiskFaults::default() });
+    disk.set_unreadable(true);
+    let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+    assert!(disk.read(SEGMENT, Block(0), &mut buffer).is_err());
+    disk.set_unreadable(false);
+    assert!(disk.read(SEGMENT, Block(0), &mut buffer).is_ok());
+    let Completion::Removed { result, .. } = complete(&mut disk, Request::Remove { segment: SEGMENT }) else {
+        panic!("another completion")
+    };
+    assert!(result.is_err() && disk.segments(LOG) == [SEGMENT.number]);
+}
+
+#[test]
+fn a_disk_with_lag_takes_longer() {
+    let mut disk = made(DiskFaults { lag_us_max: 1_000_000, ..DiskFaults::default() });
+    let before_us = disk.due_us();
+    let slowest_us = (0..20).map(|at| {
+        let began_us = at * 10_000_000;
+        disk.set_now(began_us);
+        disk.submit(Request::Read { segment: SEGMENT, block: Block(0), buffer: AlignedBuffer::new(BLOCK_BYTES) });
+        let took_us = disk.due_us().map_or(0, |due_us| due_us - began_us);
+        disk.set_now(began_us + took_us);
+        assert!(disk.poll().is_some());
+        took_us
+    });
+    assert!(slowest_us.max() > Some(100_000) && before_us.is_none());
+}

@@ -1,0 +1,176 @@
+//! Starts of a broker after it has ended: with disks that cannot be read, that were damaged, or that are as they were left.
+//!
+//! A start is refused if and only if the damage says so. Then either a backup is restored, or the broker starts without what is
+//! missing, and names that.
+
+use crate::broker_disks::{BrokerDisks, SharedDisk};
+use crate::log_survey::{LogSurvey, LostRecords};
+use crate::world::SimulatedWorld;
+use disk::SimulatedDisk;
+use link::sim::SplitMix64;
+use shard::JOURNAL_LOG;
+use store::limits::BLOCK_BYTES;
+use store::{Block, Damage, LogId, OnDamage};
+
+/// What happens to the disks of a broker between two of its lives.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RestartPlan {
+    /// For how many microseconds it is down.
+    pub down_us: u64,
+    /// Places that are damaged.
+    pub damages: u32,
+    /// The first start cannot read the disks.
+    pub is_unreadable: bool,
+    /// A start that was refused is repeated with a backup.
+    pub restores_backup: bool,
+}
+
+/// The number of a log on one of the disks, and the log of definitions on the last one.
+fn log_of(disks: &BrokerDisks, at: usize) -> LogId {
+    if at < disks.messages.len() { LogId(at as u32) } else { JOURNAL_LOG }
+}
+
+fn survey(disks: &BrokerDisks, at: usize, disk: &SharedDisk) -> Result<LogSurvey, String> {
+    let options = disks.options();
+    let faults = if at < disks.messages.len() { options.messages } else { options.definitions };
+    disk.survey(log_of(disks, at), faults.misdirected_write > 0)
+}
+
+impl SharedDisk {
+    /// Compares its log with what that should be. The comparison is not the disk's memory.
+    fn survey(&self, log: LogId, is_astray: bool) -> Result<LogSurvey, String> {
+        self.peek(|disk| LogSurvey::of(disk, log, is_astray))
+    }
+}
+
+/// Damages a place of a disk. Most hit a frame of its log.
+fn damage_disk(disk: &mut SimulatedDisk, survey: &LogSurvey, log: LogId, chance: &mut SplitMix64) -> Option<String> {
+    let frames = survey.frames();
+    let roll = chance.below(10);
+    let (segment, block, bits) = if roll < 8 && !frames.is_empty() {
+        let frame = &frames[chance.below(frames.len() as u64) as usize];
+        let block = chance.below(frame.header.blocks().into()) as u32;
+        (frame.segment, Block(frame.block.0 + block), (frame.header.bytes as usize * 8).clamp(512, BLOCK_BYTES * 8))
+    } else {
+        let written = disk.written_blocks(log);
+        let &(segment, block) = written.get(chance.below(written.len().max(1) as u64) as usize)?;
+        (segment, block, BLOCK_BYTES * 8)
+    };
+    if roll == 0 {
+        disk.truncate(segment, block);
+        return Some(format!("{segment} ends before block {}", block.0));
+    }
+    let bit = chance.below(bits as u64) as usize;
+    disk.flip_bit(segment, block, bit);
+    Some(format!("{segment} has bit {bit} of block {} flipped", block.0))
+}
+
+impl SimulatedWorld {
+    /// A broker whose process is gone starts again. Returns what damage has cost it.
+    pub fn restart_broker(&mut self, broker: usize, plan: RestartPlan) -> LostRecords {
+        self.pass(plan.down_us);
+        let Some(disks) = self.brokers[broker].disks.clone() else { return LostRecords::default() };
+        for _ in 0..plan.damages {
+            self.damage_one(&disks);
+        }
+        if plan.is_unreadable {
+            self.refuse_unreadable(broker, &disks);
+        }
+        let lost = self.start_damaged(broker, &disks, plan.restores_backup);
+        lost.unwrap_or_else(|violation| {
+            self.trace.fail(format!("broker {broker}: {violation}"));
+            LostRecords::default()
+        })
+    }
+
+    fn damage_one(&mut self, disks: &BrokerDisks) {
+        let at = self.chance.below(disks.count() as u64) as usize;
+        let Some(disk) = disks.all().nth(at) else { return };
+        let log = log_of(disks, at);
+        let Ok(survey) = survey(disks, at, disk) else { return };
+        let chance = &mut self.chance;
+        if let Some(what) = disk.with(|disk| damage_disk(disk, &survey, log, chance)) {
+            self.tally.damages += 1;
+            self.trace.note(|| format!("disk {at} is damaged: {what}"));
+        }
+    }
+
+    /// The broker starts, or says why not.
+    fn start(&mut self, broker: usize, on_damage: OnDamage) -> Result<Vec<Vec<Damage>>, String> {
+        let options = self.broker_options(broker);
+        let started = self.brokers[broker].restart(&options, on_damage, self.clock.now);
+        match &started {
+            Ok(_) => self.trace.note(|| format!("broker {broker} has recovered")),
+            Err(why) => {
+                self.tally.refused_starts += 1;
+                self.trace.note(|| format!("broker {broker} does not start: {why}"));
+            }
+        }
+        started
+    }
+
+    /// A start that cannot read the disks is refused, and changes nothing.
+    fn refuse_unreadable(&mut self, broker: usize, disks: &BrokerDisks) {
+        if !disks.all().any(|disk| disk.peek(|disk| disk.used_bytes() > 0)) {
+            return;
+        }
+        disks.set_unreadable(true);
+        if self.start(broker, OnDamage::Fail).is_ok() {
+            self.trace.fail(format!("broker {broker} starts, and cannot read its disks"));
+        }
+        disks.set_unreadable(false);
+    }
+
+    /// Starts as often as damage demands. `Err` names a violation.
+    fn start_damaged(&mut self, broker: usize, disks: &BrokerDisks, restores: bool) -> Result<LostRecords, String> {
+        let mut surveys = Vec::new();
+        for (at, disk) in disks.all().enumerate() {
+            if disk.peek(|disk| disk.damage().is_empty()) {
+                surveys.push(None);
+                continue;
+            }
+            let survey = survey(disks, at, disk)?;
+            if let Some(violation) = survey.violation() {
+                return Err(format!("disk {at}: {violation}"));
+            }
+            surveys.push(Some(survey));
+        }
+        let is_reported = |survey: &Option<LogSurvey>| survey.as_ref().is_some_and(LogSurvey::is_reported);
+        let is_refused = surveys.iter().any(is_reported);
+        let definitions = surveys.pop().flatten();
+        if definitions.is_none() || is_refused {
+            match self.start(broker, OnDamage::Fail) {
+                Ok(_) if is_refused => return Err("it starts, and its disks are damaged".into()),
+                Err(why) if !is_refused => return Err(format!("it cannot start again: {why}")),
+                Ok(_) => return Ok(lost_of(&surveys)),
+                Err(_) => {}
+            }
+        }
+        // Without all its definitions a broker has none: those come from a backup.
+        disks.definitions.with(SimulatedDisk::repair);
+        let is_beyond_repair = |survey: &LogSurvey| survey.reported.is_err();
+        if restores || surveys.iter().flatten().any(is_beyond_repair) {
+            self.trace.note(|| format!("a backup of broker {broker} is restored"));
+            disks.messages.iter().for_each(|disk| disk.with(SimulatedDisk::repair));
+            surveys.clear();
+        }
+        let on_damage = if surveys.iter().any(is_reported) { OnDamage::Skip } else { OnDamage::Fail };
+        let found =
+            self.start(broker, on_damage).map_err(|why| format!("it cannot start in spite of damage: {why}"))?;
+        for (at, survey) in surveys.iter().enumerate() {
+            let expected = survey.as_ref().map(|survey| survey.reported.clone());
+            let expected = expected.unwrap_or(Ok(Vec::new()))?;
+            if found[at] != expected {
+                return Err(format!("disk {at}: {:?} is reported, and {expected:?} is missing", found[at]));
+            }
+        }
+        self.tally.lossy_starts += u64::from(on_damage == OnDamage::Skip);
+        Ok(lost_of(&surveys))
+    }
+}
+
+fn lost_of(surveys: &[Option<LogSurvey>]) -> LostRecords {
+    let mut lost = LostRecords::default();
+    surveys.iter().flatten().for_each(|survey| lost.add(survey.lost_records()));
+    lost
+}
