@@ -119,17 +119,8 @@ impl Ledger {
         self.queues.get_mut(queue).expect("it is declared").commits.push(numbers);
     }
 
-    /// The queue was purged over the connection that publishes: as if all of it had been acknowledged.
-    pub fn purge(&mut self, name: &str) {
-        let Some(queue) = self.queues.get_mut(name) else { return };
-        for (number, state) in queue.states.iter_mut().filter(|(_, state)| **state != MessageState::Gone) {
-            *state = MessageState::Acknowledged;
-            queue.acknowledged.push(*number);
-        }
-    }
-
-    /// The queue was deleted, with everything in it.
-    pub fn delete(&mut self, queue: &str) {
+    /// The queue was purged or deleted, and that was answered: of what was in it nothing may come back.
+    pub fn empty(&mut self, queue: &str) {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
         }

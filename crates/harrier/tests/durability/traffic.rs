@@ -65,7 +65,7 @@ impl<'a> Traffic<'a> {
             declare_durable(&mut publisher, ledger, name, &[name, ALL]);
         }
         publisher.client.delete_queue(channel, DECLARED_ANEW, false, false).expect("deleted, or never there");
-        ledger.delete(DECLARED_ANEW);
+        ledger.empty(DECLARED_ANEW);
         for name in [DECLARED_ANEW, PURGED, COMMITTED] {
             declare_durable(&mut publisher, ledger, name, &[name]);
         }
@@ -124,7 +124,7 @@ impl<'a> Traffic<'a> {
             }
             if self.random.one_in(100) {
                 self.publisher.client.purge_queue(self.publisher.channel, PURGED).expect("a broker that runs");
-                self.ledger.purge(PURGED);
+                self.ledger.empty(PURGED);
             }
             if self.random.one_in(4) {
                 self.take_deliveries().expect("a broker that runs");
