@@ -123,7 +123,7 @@ impl Broker {
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 14] {
+    pub fn census(&self) -> [(&'static str, usize); 15] {
         let dispatcher = &self.data.dispatcher;
         let housekeeping = &dispatcher.queues.housekeeping;
         [
@@ -134,6 +134,7 @@ impl Broker {
             ("keys of consumers of other shards", dispatcher.remotes.keys_len()),
             ("publishes that other shards have not accepted", self.data.confirms.awaiting_shards_len()),
             ("publishes that are not stored", self.data.confirms.awaiting_store_len()),
+            ("purges that are not stored", self.data.purges.len()),
             ("definitions that are not answered", self.definitions.pending_len()),
             ("early publishes", self.early.len()),
             ("queues that are full", dispatcher.flow.full_len()),
@@ -414,6 +415,7 @@ impl Broker {
     /// The store has made everything up to this ticket durable.
     pub fn durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
         self.publishing().answers().on_durable(ticket, fx);
+        self.requests().on_durable(ticket, fx);
     }
 
     /// The changes of definitions that this shard has made. Messages that arrive from now on may depend on all of them.

@@ -8,6 +8,7 @@ use crate::forwarder::Forwarder;
 use crate::ids::{ChannelKey, ShardIdentity};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::message::{Content, Message};
+use crate::pending_purges::WaitingPurges;
 use crate::sessions::Sessions;
 use crate::shard_answers::RemoteResult;
 use catalog::{Catalog, QueueId};
@@ -18,6 +19,7 @@ pub(crate) struct DataPlane {
     pub forwarder: Forwarder,
     pub dead_letters: DeadLetterRouter,
     pub confirms: PublisherConfirms,
+    pub purges: WaitingPurges,
     /// Queues to dispatch or dead letters are left for other turns.
     pub has_backlog: bool,
     /// Messages published since the start.
@@ -31,6 +33,7 @@ impl DataPlane {
             forwarder: Forwarder::new(identity),
             dead_letters: DeadLetterRouter::new(epoch_unix_s),
             confirms: PublisherConfirms::new(identity.shards),
+            purges: WaitingPurges::default(),
             has_backlog: false,
             published: 0,
         }

@@ -6,7 +6,7 @@
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
-use crate::purged_messages::PurgedMessages;
+use crate::pending_purges::PendingPurge;
 use crate::queue::Queue;
 use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
@@ -44,7 +44,7 @@ pub(crate) enum DeferredWork {
     /// Definitions that are not finished: not everything that they remove is gone, or put under other policies.
     FinishDefinitions,
     /// Messages that were purged.
-    DropMessages(Box<PurgedMessages>),
+    Purge(Box<PendingPurge>),
     /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.
     EndSession { session: SessionId },
 }

@@ -111,6 +111,8 @@ pub trait Effects {
     fn begin_commit(&mut self);
     /// The end of what [`begin_commit`](Self::begin_commit) began, and when all of it is safe.
     fn end_commit(&mut self) -> AppendResult;
+    /// When everything that was appended and forgotten up to now is safe.
+    fn settled(&mut self) -> AppendResult;
     /// Somebody waits for this ticket: it is to become durable soon.
     fn await_durable(&mut self, ticket: u64);
     /// A durable queue is gone, with all its messages.

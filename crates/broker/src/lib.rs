@@ -64,6 +64,7 @@ mod message;
 mod paged_slot_map;
 mod payload;
 mod pending_dead_letters;
+mod pending_purges;
 mod publish_answers;
 mod publish_route;
 mod publishing;

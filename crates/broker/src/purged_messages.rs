@@ -10,6 +10,8 @@ use catalog::QueueUid;
 pub(crate) struct PurgedMessages {
     uid: Option<QueueUid>,
     messages: ReadyMessages,
+    /// The store was told that it is done with some.
+    has_forgotten: bool,
 }
 
 /// Positions that follow one another.
@@ -22,11 +24,21 @@ struct PositionRun {
 
 impl PurgedMessages {
     pub fn new(uid: Option<QueueUid>, messages: ReadyMessages) -> Self {
-        PurgedMessages { uid, messages }
+        PurgedMessages { uid, messages, has_forgotten: false }
     }
 
     pub fn len(&self) -> usize {
         self.messages.len()
+    }
+
+    /// Whether some of them may be in the store.
+    pub fn may_be_stored(&self) -> bool {
+        self.uid.is_some()
+    }
+
+    /// Whether the store was told that it is done with some.
+    pub fn has_forgotten(&self) -> bool {
+        self.has_forgotten
     }
 
     /// Drops messages as far as the budget of the turn allows. Returns whether none is left.
@@ -44,17 +56,18 @@ impl PurgedMessages {
                 }
                 _ => {
                     let next = PositionRun { first: entry.position, count: 1, is_stored: is_persistent };
-                    forget(uid, run.replace(next), fx);
+                    self.has_forgotten |= forget(uid, run.replace(next), fx);
                 }
             }
         }
-        forget(uid, run, fx);
+        self.has_forgotten |= forget(uid, run, fx);
         self.messages.is_empty()
     }
 }
 
-fn forget<E: Effects>(uid: QueueUid, run: Option<PositionRun>, fx: &mut E) {
-    if let Some(run) = run.filter(|run| run.is_stored) {
-        fx.forget(uid, run.first, run.count);
-    }
+/// Tells the store that it is done with a run, if it has any of it. Returns whether it has.
+fn forget<E: Effects>(uid: QueueUid, run: Option<PositionRun>, fx: &mut E) -> bool {
+    let run = run.filter(|run| run.is_stored);
+    run.iter().for_each(|run| fx.forget(uid, run.first, run.count));
+    run.is_some()
 }

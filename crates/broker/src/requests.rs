@@ -3,11 +3,13 @@
 //! A connection awaits one response at a time, and its later commands wait with it.
 
 use crate::control_plane::ControlPlane;
+use crate::data_plane::DataPlane;
 use crate::deferred_work::DeferredWork;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
 use crate::limits::DEFINITIONS_PER_BATCH_MAX;
+use crate::pending_purges::{PendingPurge, PurgeStep};
 use crate::queues::GetResult;
 use crate::ready_messages::QueueEntry;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
@@ -101,14 +103,10 @@ impl Requests<'_> {
         match request {
             QueueRequest::ReplyConsumer(_) => QueueResponse::Gone,
             QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
-            QueueRequest::Purge => {
-                if let Some(mut purged) = dispatcher.queues.purge(id)
-                    && !purged.drop_some(&mut dispatcher.work, fx)
-                {
-                    self.control.sessions.deferred.leave(DeferredWork::DropMessages(Box::new(purged)));
-                }
-                QueueResponse::Counts { messages, consumers }
-            }
+            QueueRequest::Purge => match dispatcher.queues.purge(id) {
+                Some(purged) => self.begin_purge(PendingPurge::new(purged, messages, requester), fx),
+                None => QueueResponse::Counts { messages, consumers },
+            },
             QueueRequest::Deletable { if_empty, .. } if if_empty && messages > 0 => {
                 self.control.definitions.precondition_failed(id, "not empty")
             }
@@ -158,6 +156,38 @@ impl Requests<'_> {
                 };
                 self.remove_consumer(requester, id, consumer, fx)
             }
+        }
+    }
+
+    /// Drops purged messages as far as the budget of the turn allows. A response that waits for the store comes later.
+    fn begin_purge<E: Effects>(&mut self, mut purge: PendingPurge, fx: &mut E) -> QueueResponse {
+        let early = purge.respond_early();
+        let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
+        let response = match purge.run(&mut dispatcher.work, purges, fx) {
+            PurgeStep::Unfinished(rest) => {
+                self.control.sessions.deferred.leave(DeferredWork::Purge(Box::new(rest)));
+                None
+            }
+            PurgeStep::Finished(response) => response.map(|(_, response)| response),
+        };
+        early.or(response).unwrap_or(QueueResponse::Deferred)
+    }
+
+    /// Goes on with a purge. Returns what is left of it.
+    pub fn run_purge<E: Effects>(&mut self, purge: PendingPurge, fx: &mut E) -> Option<PendingPurge> {
+        let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
+        match purge.run(&mut dispatcher.work, purges, fx) {
+            PurgeStep::Unfinished(rest) => return Some(rest),
+            PurgeStep::Finished(Some((requester, response))) => self.send_response(requester, response, fx),
+            PurgeStep::Finished(None) => {}
+        }
+        None
+    }
+
+    /// The store has made everything up to this ticket durable.
+    pub fn on_durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
+        while let Some((requester, response)) = self.control.data.purges.next_durable(ticket) {
+            self.send_response(requester, response, fx);
         }
     }
 

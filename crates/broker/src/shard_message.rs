@@ -75,7 +75,7 @@ pub enum QueueResponse {
     Done,
     Refused(Refusal),
     Gone,
-    /// It comes later, as the outcome of a change of definitions ([`ShardMessage::DefinitionOutcome`]).
+    /// It comes later: as the outcome of a change of definitions ([`ShardMessage::DefinitionOutcome`]), or as another response.
     Deferred,
 }
 

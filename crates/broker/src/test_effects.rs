@@ -100,6 +100,9 @@ impl Effects for RecordedEffects {
     fn end_commit(&mut self) -> AppendResult {
         AppendResult::Durable
     }
+    fn settled(&mut self) -> AppendResult {
+        AppendResult::Durable
+    }
     fn await_durable(&mut self, ticket: u64) {
         self.list.push(format!("await {ticket}"));
     }

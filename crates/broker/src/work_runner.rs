@@ -138,9 +138,8 @@ impl WorkRunner<'_> {
             DeferredWork::DropQueue(mut queue) => {
                 (!self.control.drop_queue(&mut queue, fx)).then_some(DeferredWork::DropQueue(queue))
             }
-            DeferredWork::DropMessages(mut messages) => {
-                let is_done = messages.drop_some(&mut self.control.data.dispatcher.work, fx);
-                (!is_done).then_some(DeferredWork::DropMessages(messages))
+            DeferredWork::Purge(purge) => {
+                self.requests().run_purge(*purge, fx).map(|rest| DeferredWork::Purge(Box::new(rest)))
             }
             DeferredWork::EndSession { session } => {
                 self.control.define(Definition::SessionGone { session }, fx);

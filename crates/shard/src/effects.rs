@@ -443,6 +443,13 @@ impl Effects for ShardEffects {
         }
     }
 
+    fn settled(&mut self) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.settled(),
+            None => AppendResult::Durable,
+        }
+    }
+
     fn await_durable(&mut self, ticket: u64) {
         if let Some(store) = &mut self.store {
             store.await_durable(ticket);

@@ -122,6 +122,11 @@ impl MessageStore {
         self.result(ticket.0)
     }
 
+    /// When everything that was appended and forgotten is durable.
+    pub fn settled(&mut self) -> AppendResult {
+        self.log.last_undurable().map_or(AppendResult::Durable, |ticket| self.result(ticket.0))
+    }
+
     pub fn await_durable(&mut self, ticket: u64) {
         self.log.await_durable(store::Ticket(ticket));
     }

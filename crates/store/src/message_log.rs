@@ -247,6 +247,11 @@ impl<M: LoggedMessage> MessageLog<M> {
         }
     }
 
+    /// The ticket of what was appended or settled last; `None` if all of it was told to be durable.
+    pub fn last_undurable(&self) -> Option<Ticket> {
+        Some(Ticket(self.list.last())).filter(|last| !self.tickets.is_told(*last))
+    }
+
     /// Somebody waits for this ticket: it is written at the end of the tick, if no write is under way.
     #[inline]
     pub fn await_durable(&mut self, ticket: Ticket) {

@@ -120,8 +120,10 @@ fn a_purge_forgets_what_waits_in_runs_and_keeps_what_is_unsettled() {
     world.sent(client);
     world.stored(0);
     world.command(client, queue::Purge { queue: super::short("q"), no_wait: false });
+    assert_eq!(world.sent(client), "", "it is not durable");
+    assert!(world.stored(0).starts_with("forget 1@0+1 | forget 1@3+4 | await "));
+    world.make_durable(0);
     assert_eq!(world.sent(client), "purge-ok 5");
-    assert_eq!(world.stored(0), "forget 1@0+1 | forget 1@3+4");
     assert_eq!(world.live(0), "1@1=b! 1@2=c!");
     world
         .command(client, queue::Delete { queue: super::short("q"), if_unused: false, if_empty: false, no_wait: false });
@@ -137,8 +139,32 @@ fn a_long_purge_is_forgotten_in_turns() {
     }
     world.stored(0);
     world.command(client, queue::Purge { queue: super::short("q"), no_wait: false });
-    assert_eq!(world.sent(client), format!("purge-ok {messages}"));
     assert_eq!((world.live(0).as_str(), world.stored(0).matches("forget").count()), ("", 2));
+    assert_eq!(world.sent(client), "", "it is not durable");
+    world.make_durable(0);
+    assert_eq!(world.sent(client), format!("purge-ok {messages}"));
+}
+
+#[test]
+fn a_purge_from_another_shard_is_answered_when_it_is_durable_and_that_of_a_transient_queue_at_once() {
+    let (mut world, owner, client) = world_with(2, &Table::new());
+    let arguments = wire::TableRef::new(&[]);
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
+    let queue = super::short("transient");
+    world.command(owner, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    for queue in ["q", "transient"] {
+        publish(&mut world, owner, queue, "a");
+    }
+    world.sent(client);
+    world.command(client, queue::Purge { queue: super::short("transient"), no_wait: false });
+    assert_eq!(world.sent(client), "purge-ok 1");
+    world.command(client, queue::Purge { queue: super::short("q"), no_wait: false });
+    assert_eq!(world.sent(client), "");
+    // Somebody who has gone is told nothing.
+    world.command(owner, queue::Purge { queue: super::short("q"), no_wait: false });
+    world.disconnect(owner);
+    world.make_durable(0);
+    assert_eq!(world.sent(client), "purge-ok 1");
 }
 
 #[test]

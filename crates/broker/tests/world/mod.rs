@@ -166,6 +166,9 @@ impl Effects for EffectRecorder {
     fn end_commit(&mut self) -> AppendResult {
         self.store.end_commit()
     }
+    fn settled(&mut self) -> AppendResult {
+        self.store.settled()
+    }
     fn await_durable(&mut self, ticket: u64) {
         self.store.await_durable(ticket);
     }

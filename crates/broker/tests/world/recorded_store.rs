@@ -114,6 +114,10 @@ impl RecordedStore {
         self.next_ticket()
     }
 
+    pub fn settled(&mut self) -> AppendResult {
+        if self.is_on { self.next_ticket() } else { AppendResult::Durable }
+    }
+
     pub fn await_durable(&mut self, ticket: u64) {
         if self.is_on {
             self.told.push(format!("await {ticket}"));

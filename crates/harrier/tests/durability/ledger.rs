@@ -150,8 +150,8 @@ impl Ledger {
         }
     }
 
-    /// Its deletion was answered.
-    pub fn deleted(&mut self, queue: &str) {
+    /// The queue was purged or deleted, and that was answered: of what was in it nothing may come back.
+    pub fn empty(&mut self, queue: &str) {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
         }

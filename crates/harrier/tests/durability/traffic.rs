@@ -80,7 +80,7 @@ impl<'a> Traffic<'a> {
         }
         ledger.delete(DECLARED_ANEW);
         publisher.client.delete_queue(channel, DECLARED_ANEW, false, false)?;
-        ledger.deleted(DECLARED_ANEW);
+        ledger.empty(DECLARED_ANEW);
         for name in [DECLARED_ANEW, PURGED, COMMITTED] {
             declare_durable(&mut publisher, ledger, name, &[name])?;
         }
@@ -144,6 +144,7 @@ impl<'a> Traffic<'a> {
             if self.random.one_in(100) {
                 self.ledger.purge(PURGED);
                 self.publisher.client.purge_queue(self.publisher.channel, PURGED)?;
+                self.ledger.empty(PURGED);
             }
             if self.random.one_in(4) {
                 self.take_deliveries()?;

@@ -42,6 +42,11 @@ impl Tickets {
         self.awaited > self.encoded || (self.awaited > self.told && !self.unwritten.is_empty())
     }
 
+    /// Whether this one was told to be durable.
+    pub fn is_told(&self, ticket: Ticket) -> bool {
+        ticket.0 <= self.told
+    }
+
     /// The next entry is in a group.
     #[inline]
     pub fn encode(&mut self) {
