@@ -389,10 +389,12 @@ impl Broker {
         self.data.dispatcher.queues.has_due_work() || !self.sessions.deferred.is_empty() || self.early.any_awaits_turn()
     }
 
-    /// Does what turns have left undone, for one turn.
+    /// Does what turns have left undone, for one turn, and for another what is held back of other shards: nobody here can keep them
+    /// waiting.
     pub fn run_deferred<E: Effects>(&mut self, fx: &mut E) {
         WorkRunner { control: self.control() }.run(fx);
         if self.early.any_awaits_turn() {
+            self.start_turn();
             self.inbox().resume(fx);
         }
     }

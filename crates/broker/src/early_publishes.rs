@@ -1,7 +1,7 @@
 //! Publishes of other shards for queues whose declaration has not arrived here yet.
 //!
 //! Enters: publishes that are early, and batches that arrive while a shard has as many of those as it may, or whose turn is over.
-//! Leaves: the publishes in their order once their queues are declared, then the batches.
+//! Leaves: the publishes in their order once their queues are declared, then the batches, as far as the budgets of turns allow.
 //! Owns:   what each shard has here that is not carried out. A declaration comes from shard 0, whose publishes are never early
 //!         because it makes every declaration first: what is held back of the others never holds back what it waits for.
 
@@ -21,8 +21,16 @@ pub(crate) struct EarlyPublish {
 #[derive(Default)]
 struct EarlyShard {
     publishes: VecDeque<EarlyPublish>,
+    /// The first of them, if any, waits for a turn with a budget and no longer for a declaration.
+    is_released: bool,
     /// The batch that was begun at the limit, without what was carried out of it, and those behind it.
     held: VecDeque<ShardBatch>,
+}
+
+impl EarlyShard {
+    fn awaits_turn(&self) -> bool {
+        self.is_released || (!self.held.is_empty() && self.publishes.is_empty())
+    }
 }
 
 /// Early publishes by the shard that they came from.
@@ -67,16 +75,21 @@ impl EarlyPublishes {
         !self.shards[usize::from(from.0)].held.is_empty()
     }
 
-    /// Whether messages of a shard are held back although none of its publishes waits: they await a turn with a budget.
+    /// Whether publishes or messages of a shard wait although no declaration is missing: they await a turn with a budget.
     pub fn awaits_turn(&self, from: ShardId) -> bool {
-        let shard = &self.shards[usize::from(from.0)];
-        !shard.held.is_empty() && shard.publishes.is_empty()
+        self.shards[usize::from(from.0)].awaits_turn()
     }
 
     /// Whether messages of any shard await a turn.
     #[inline]
     pub fn any_awaits_turn(&self) -> bool {
-        self.held > 0 && self.shards.iter().any(|shard| !shard.held.is_empty() && shard.publishes.is_empty())
+        (self.held > 0 || self.len > 0) && self.shards.iter().any(EarlyShard::awaits_turn)
+    }
+
+    /// The publishes of a shard that no longer wait for a declaration wait for a turn.
+    pub fn await_turn(&mut self, from: ShardId) {
+        let shard = self.shard(from);
+        shard.is_released = !shard.publishes.is_empty();
     }
 
     /// Whether so many more publishes of a shard may wait.
@@ -92,7 +105,8 @@ impl EarlyPublishes {
 
     /// Takes the first publish of a shard, if none of its queues `is_to_come` any more.
     pub fn next(&mut self, from: ShardId, is_to_come: impl Fn(QueueId) -> bool) -> Option<EarlyPublish> {
-        let publishes = &mut self.shard(from).publishes;
+        let EarlyShard { publishes, is_released, .. } = self.shard(from);
+        *is_released = false;
         publishes.front().filter(|early| !early.queues.iter().any(|&id| is_to_come(id)))?;
         let early = publishes.pop_front();
         self.len -= 1;

@@ -472,4 +472,27 @@ mod tests {
         assert_eq!((dispatcher.queues.housekeeping.waiting, confirms.awaiting_shards_len()), (1, 2));
         assert!(fx.batch(ShardId(1)).is_empty() && fx.batch(ShardId(2)).messages.len() == 1, "packed into one");
     }
+
+    #[test]
+    fn the_last_queues_of_a_publish_get_it_although_the_budget_is_spent() {
+        let identity = ShardIdentity { shard: ShardId(0), shards: 1 };
+        let catalog = Catalog::new(CatalogLimits::default());
+        let content = Content { body: BodyRef::Small(b"m"), ..Content::EMPTY };
+        for beyond in [0, 1] {
+            let (mut dispatcher, mut confirms) = (Dispatcher::new(identity, 1 << 20, 1_000), PublisherConfirms::new(1));
+            let (mut forwarder, mut fx) = (Forwarder::new(identity), RecordedEffects::default());
+            let count = dispatcher.work.grace() + beyond;
+            let id = |index| QueueId { index: index as u32, serial: 0 };
+            for index in 0..count {
+                dispatcher.queues.create(id(index), &queue_definition(&format!("q{index}"), Table::new()), false, 0);
+            }
+            let queues = (0..count).map(|index| RoutedQueue { id: id(index), home: identity.shard }).collect();
+            let (held, decided) = (Box::default(), RouteDependence::ByKey);
+            let route = QueueRoute { queues, held, decided, stamped: false };
+            dispatcher.work.draw(1_000);
+            let to = (&mut dispatcher, &mut confirms);
+            let result = forwarder.forward(&route, &content, None, to, &catalog, &mut fx);
+            assert_eq!(result.rest.map(|(_, next)| next), (beyond > 0).then_some(0), "{count} queues");
+        }
+    }
 }

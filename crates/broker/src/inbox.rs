@@ -241,11 +241,8 @@ impl<'a> Inbox<'a> {
     /// Carries out what was held back because the budget of a turn was spent.
     pub fn resume<E: Effects>(&mut self, fx: &mut E) {
         for from in self.requests.control.identity.others() {
-            while self.early.awaits_turn(from)
-                && !self.requests.control.data.dispatcher.work.is_spent()
-                && let Some(mut batch) = self.early.release(from)
-            {
-                self.carry_out(from, &mut batch, fx);
+            if self.early.awaits_turn(from) {
+                self.release(from, fx);
             }
         }
         self.control().dispatch_due(fx);
@@ -257,16 +254,27 @@ impl<'a> Inbox<'a> {
             return;
         }
         for from in self.requests.control.identity.others() {
-            while self.accept_early_of(from, fx)
-                && let Some(mut batch) = self.early.release(from)
-                && self.carry_out(from, &mut batch, fx)
-            {}
+            self.release(from, fx);
         }
+    }
+
+    /// Accepts early publishes of a shard and carries out what was held back behind them, as far as declarations and the budget of the
+    /// turn allow.
+    fn release<E: Effects>(&mut self, from: ShardId, fx: &mut E) {
+        while self.accept_early_of(from, fx)
+            && !self.requests.control.data.dispatcher.work.is_spent()
+            && let Some(mut batch) = self.early.release(from)
+            && self.carry_out(from, &mut batch, fx)
+        {}
     }
 
     /// Accepts what it can of one shard. Returns whether others may take the place.
     fn accept_early_of<E: Effects>(&mut self, from: ShardId, fx: &mut E) -> bool {
         loop {
+            if self.requests.control.data.dispatcher.work.is_spent() {
+                self.early.await_turn(from);
+                return false;
+            }
             let definitions = &self.requests.control.definitions;
             let Some(early) = self.early.next(from, |id| definitions.is_to_come(id)) else {
                 return self.early.has_capacity(from, 1);
@@ -326,6 +334,56 @@ mod tests {
         match catalog.execute(&declaration).expect("a queue").outcome {
             DefinitionOutcome::Queue { id, .. } => (Arc::new(declaration), id),
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn early_publishes_are_accepted_in_turns_and_nothing_overtakes_them() {
+        let identity = ShardIdentity { shard: ShardId(2), shards: 3 };
+        let mut sessions = Sessions::new(identity.shard);
+        let mut definitions = Definitions::new(identity, catalog());
+        // Less than a definition and ten publishes take.
+        let mut data = DataPlane::new(identity, 1 << 20, 0, 16);
+        let mut early = EarlyPublishes::new(3, 1_000);
+        let mut fx = RecordedEffects::default();
+        let (declaration, queue) = declare(&mut catalog(), "q");
+        let publishes = |bodies: std::ops::Range<u8>| {
+            let mut batch = ShardBatch::default();
+            for body in bodies {
+                // Two that differ in their lengths do not travel as one.
+                let content =
+                    Content { body: BodyRef::Small(&[body; 2][..1 + usize::from(body % 2)]), ..Content::EMPTY };
+                assert!(batch.push_publish(&content, std::iter::once(queue), true));
+            }
+            batch
+        };
+        let mut apply = ShardBatch::default();
+        apply.push(ShardMessage::Apply { version: 1, definition: declaration });
+        let (mut turns, mut later) = (0, Some(publishes(100..110)));
+        for (from, mut batch) in [(1, publishes(0..100)), (0, apply)] {
+            data.dispatcher.work.start_turn();
+            let (sessions, definitions, data) = (&mut sessions, &mut definitions, &mut data);
+            let requests = Requests { control: ControlPlane { identity, sessions, definitions, data } };
+            Inbox { requests, early: &mut early }.receive(ShardId(from), &mut batch, &mut fx);
+        }
+        assert!(early.any_awaits_turn() && early.len() > 80, "{} wait", early.len());
+        while early.any_awaits_turn() {
+            data.dispatcher.work.start_turn();
+            let (sessions, definitions, data) = (&mut sessions, &mut definitions, &mut data);
+            let requests = Requests { control: ControlPlane { identity, sessions, definitions, data } };
+            let mut inbox = Inbox { requests, early: &mut early };
+            inbox.resume(&mut fx);
+            if let Some(mut batch) = later.take() {
+                inbox.receive(ShardId(1), &mut batch, &mut fx);
+            }
+            turns += 1;
+        }
+        assert!(turns > 3 && early.is_empty() && data.dispatcher.work.most() < 32, "{turns} turns");
+        for expected in 0..110 {
+            let Dispatcher { queues, work, .. } = &mut data.dispatcher;
+            let GetResult::Message(entry, _) = queues.get(queue, true, 0, work, &mut fx) else { panic!("a message") };
+            let BodyRef::Small(body) = entry.message.content().body else { panic!("a small body") };
+            assert_eq!(body[0], expected, "in their order");
         }
     }
 

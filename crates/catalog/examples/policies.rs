@@ -21,7 +21,7 @@ fn main() {
             let policy = |number: i64| Policy {
                 vhost: "/".into(),
                 name: (&*format!("p{number}")).into(),
-                pattern: if number == 0 { r"^orders\.".to_owned() } else { format!(r"^other-{number}\.[a-z]+") },
+                pattern: if number == 0 { r"^orders\.".into() } else { format!(r"^other-{number}\.[a-z]+").into() },
                 apply_to: ApplyTo::Queues,
                 priority: number,
                 definition: Table::new().with("max-length", Value::I64(1_000)).expect("short"),

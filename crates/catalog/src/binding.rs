@@ -91,6 +91,13 @@ pub(crate) struct SelectedList {
     pub first: u32,
 }
 
+/// A binding that is to be found again, if it is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BindingMark {
+    binding: u32,
+    serial: u32,
+}
+
 /// 48 bytes; arguments, which few have, are kept aside.
 pub(crate) struct BindingEntry {
     pub source: u32,
@@ -162,6 +169,16 @@ impl BindingTable {
     #[inline]
     pub fn get(&self, binding: u32) -> &BindingEntry {
         &self.records[binding as usize]
+    }
+
+    /// Notes a binding.
+    pub fn mark(&self, binding: u32) -> BindingMark {
+        BindingMark { binding, serial: self.get(binding).serial }
+    }
+
+    /// A binding that was noted, if it is still there.
+    pub fn find_mark(&self, mark: BindingMark) -> Option<u32> {
+        (self.get(mark.binding).serial == mark.serial).then_some(mark.binding)
     }
 
     pub fn set_node(&mut self, binding: u32, node: u32) {

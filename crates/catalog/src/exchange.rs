@@ -9,6 +9,7 @@ pub(crate) mod direct;
 pub(crate) mod fanout;
 pub(crate) mod federation_upstream;
 pub(crate) mod headers;
+pub(crate) mod selection_cursor;
 pub(crate) mod topic;
 
 use crate::{

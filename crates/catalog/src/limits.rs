@@ -33,6 +33,9 @@ pub const TOPIC_PERMISSIONS_MAX: usize = 256;
 /// Policies of all vhosts together, those of operators included: each queue that is declared is held against those of its vhost.
 pub const POLICIES_MAX: usize = 4096;
 
+/// Units of work that it is to set one policy: to check and keep it, and to drop one of those before. Patterns were compiled before.
+pub const POLICY_WORK: u64 = 10;
+
 /// Bytes of a password, so that comparing one is bounded.
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 
@@ -69,6 +72,10 @@ pub const POLICIES_A_STEP: usize = 2;
 
 /// Bytes of arguments that count for one step when they go: they may be many small allocations.
 pub const ARGUMENT_BYTES_A_STEP: usize = 64;
+
+/// Units of work after which a divided search walks the bindings that it has selected, before it selects more: what it selects anew if
+/// one of them goes.
+pub const SELECTION_WORK_MAX: u64 = 1024;
 
 /// Entries of scratch that routing keeps from one message to the next.
 pub const SCRATCH_ENTRIES_MAX: usize = 64 * 1024;

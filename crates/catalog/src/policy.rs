@@ -6,12 +6,13 @@
 use crate::{
     arguments::shown,
     heap::{allocated, shared},
+    ids::VhostId,
     limits::{NAME_BYTES_MAX, POLICIES_A_STEP},
     name::Name,
-    permission::PermissionPattern,
+    policy_pattern::PolicyPattern,
     queue_type::QUEUE_TYPE,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use wire::{Table, Value};
@@ -49,8 +50,8 @@ pub struct Policy {
     pub vhost: Name,
     /// Its name, which no other policy of this vhost has.
     pub name: Name,
-    /// A regular expression that is looked for anywhere in a name; the empty one is in all of them.
-    pub pattern: String,
+    /// In the names of what it applies to.
+    pub pattern: PolicyPattern,
     pub apply_to: ApplyTo,
     /// Of several that match, the one with the highest priority counts; of equal ones, the first by name.
     pub priority: i64,
@@ -213,10 +214,9 @@ impl Policy {
         if self.name.is_empty() {
             return fault("name", "a policy needs a name".to_owned());
         }
-        let pattern = match PermissionPattern::of_policy(&self.pattern) {
-            Ok(pattern) => pattern,
-            Err(why) => return fault("pattern", why),
-        };
+        if let Err(why) = self.pattern.compiled() {
+            return fault("pattern", why.to_owned());
+        }
         if self.definition.is_empty() {
             return fault("definition", "it says nothing".to_owned());
         }
@@ -235,7 +235,7 @@ impl Policy {
             }
         }
         let of_other_types = self.keys().any(|key| key.other_types);
-        Ok(CompiledPolicy { written: self.clone(), pattern, of_other_types })
+        Ok(CompiledPolicy { written: self.clone(), of_other_types })
     }
 
     fn keys(&self) -> impl Iterator<Item = &'static PolicyKey> {
@@ -250,7 +250,6 @@ fn list_of(wanted: impl Fn(&PolicyKey) -> bool) -> String {
 /// A policy, ready for use.
 struct CompiledPolicy {
     written: Policy,
-    pattern: PermissionPattern,
     of_other_types: bool,
 }
 
@@ -258,7 +257,7 @@ impl CompiledPolicy {
     fn is_for(&self, what: ApplyTo, name: &str, of_other_type: bool) -> bool {
         (self.written.apply_to == ApplyTo::All || self.written.apply_to == what)
             && (!self.of_other_types || of_other_type || what == ApplyTo::Exchanges)
-            && self.pattern.is_in(name.as_bytes())
+            && self.written.pattern.is_in(name.as_bytes())
     }
 }
 
@@ -320,24 +319,31 @@ pub(crate) struct PolicyTable {
 const NO_POLICY: usize = usize::MAX;
 
 impl PolicyTable {
-    /// Adds one.
+    /// The policies of each vhost, those of the operator's own with `true`.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn add(&mut self, policy: &Policy, operator: bool) -> Result<(), PolicyFault> {
-        let compiled = policy.compile(operator)?;
-        let list = if operator { &mut self.operator } else { &mut self.policies };
-        if list.iter().any(|other| other.written.name == policy.name) {
-            let why = format!("there are two of the name '{}' in virtual host '{}'", policy.name, policy.vhost);
-            return Err(PolicyFault { key: "name".to_owned(), why });
+    /// The first that is wrong, and what is.
+    pub fn by_vhost<'a>(
+        all: impl IntoIterator<Item = (VhostId, &'a Policy, bool)>,
+    ) -> Result<BTreeMap<VhostId, PolicyTable>, (&'a Policy, PolicyFault)> {
+        let mut tables: BTreeMap<VhostId, PolicyTable> = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        for (vhost, policy, is_operator) in all {
+            let compiled = policy.compile(is_operator).map_err(|fault| (policy, fault))?;
+            if !names.insert((vhost, is_operator, &policy.name)) {
+                let why = format!("there are two of the name '{}' in virtual host '{}'", policy.name, policy.vhost);
+                return Err((policy, PolicyFault { key: "name".to_owned(), why }));
+            }
+            let table = tables.entry(vhost).or_default();
+            if is_operator { &mut table.operator } else { &mut table.policies }.push(compiled);
         }
-        let before = |other: &CompiledPolicy| {
-            (-i128::from(other.written.priority), &other.written.name) < (-i128::from(policy.priority), &policy.name)
-        };
-        let at = list.partition_point(before);
-        list.insert(at, compiled);
-        self.pairs.clear();
-        Ok(())
+        for list in tables.values_mut().flat_map(|table| [&mut table.policies, &mut table.operator]) {
+            list.sort_by(|one, other| {
+                let priorities = other.written.priority.cmp(&one.written.priority);
+                priorities.then_with(|| one.written.name.cmp(&other.written.name))
+            });
+        }
+        Ok(tables)
     }
 
     /// Bytes of the policies as they are written; what a regular expression becomes is not known.

@@ -14,7 +14,7 @@ use wire::{Table, Value};
 
 fn policy(name: &str, pattern: &str, priority: i64, definition: &str) -> Policy {
     let definition = table(definition.split_whitespace());
-    let (name, pattern) = (name.into(), pattern.to_owned());
+    let (name, pattern) = (name.into(), pattern.into());
     Policy { vhost: "/".into(), name, pattern, apply_to: ApplyTo::All, priority, definition }
 }
 
@@ -262,7 +262,7 @@ fn virtual_hosts_that_are_deleted_take_their_policies_with_them() {
         let policy = |number: usize| Policy {
             vhost: name.clone(),
             name: (&*format!("a-policy-{number}")).into(),
-            pattern: ".*".to_owned(),
+            pattern: ".*".into(),
             apply_to: ApplyTo::All,
             priority: 0,
             definition: definition.clone(),

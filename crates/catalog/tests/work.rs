@@ -352,7 +352,7 @@ fn a_route_to_many_queues_is_found_a_piece_at_a_time() {
         for work_max in [1, 7, 100] {
             let (each, found) = stepwise(&mut script, name, key, work_max);
             assert!(found == whole, "{name}");
-            // A topic is looked for in one piece, but for the lists of its patterns.
+            // The words of a key are read anew with each piece of a topic.
             let beyond = if name == "amq.topic" { 10 } else { 3 };
             let most = each.iter().max().copied().unwrap_or_default();
             assert!(most <= work_max + beyond && each.len() >= 2_000 / (work_max + beyond) as usize, "{name}: {most}");

@@ -348,7 +348,7 @@ impl<'a> FieldReader<'a> {
 
     fn policy(&mut self) -> Result<Policy, RecordFault> {
         let (vhost, name) = (self.vhost()?, self.name(ResourceKind::Vhost, "policy")?);
-        let pattern = self.text("pattern")?.to_owned();
+        let pattern = self.text("pattern")?.into();
         let apply_to = ApplyTo::parse(self.text("policy")?).ok_or(RecordFault::Field("policy"))?;
         let (priority, rest) = self.0.split_first_chunk().ok_or(RecordFault::Field("priority"))?;
         self.0 = rest;

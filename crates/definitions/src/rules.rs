@@ -44,7 +44,7 @@ impl EntryReader<'_> {
             Some(other) => return Err(self.fault("definition", format!("an object is needed, not {}", other.kind()))),
             None => return Err(self.fault("definition", "it is missing")),
         };
-        let policy = Policy { vhost, name, pattern: self.text("pattern")?, apply_to, priority, definition };
+        let policy = Policy { vhost, name, pattern: self.text("pattern")?.into(), apply_to, priority, definition };
         policy.check(operator).map_err(|fault| self.fault(&fault.key, fault.why))?;
         let others = if operator { &file.operator_policies } else { &file.policies };
         if others.iter().any(|other| (&other.entry.vhost, &other.entry.name) == (&policy.vhost, &policy.name)) {

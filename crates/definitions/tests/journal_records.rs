@@ -59,7 +59,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         |(vhost, name, pattern, apply_to, priority, definition)| Policy {
             vhost,
             name,
-            pattern,
+            pattern: pattern.into(),
             apply_to,
             priority,
             definition,

@@ -79,7 +79,7 @@ fn read(written: &config::PolicyConfig, operator: bool) -> Result<Policy, (Origi
         // The configuration has validated its names.
         vhost: Name::from(written.vhost.as_str()),
         name: Name::from(written.name.as_str()),
-        pattern: written.pattern.clone(),
+        pattern: written.pattern.as_str().into(),
         apply_to: ApplyTo::parse(&written.apply_to).unwrap_or_default(),
         priority: written.priority,
         definition,

@@ -204,7 +204,7 @@ fn random_definition(random: &mut Random) -> Definition {
 /// Policies of so many bytes.
 fn policies(bytes: usize, text: &str) -> Definition {
     let definition = Table::new().with("ha-params", Value::text(&text.repeat(bytes))).expect("short");
-    let (vhost, name, pattern) = (Name::from("/"), Name::from("p"), String::new());
+    let (vhost, name, pattern) = (Name::from("/"), Name::from("p"), "".into());
     let policy = Policy { vhost, name, pattern, apply_to: catalog::ApplyTo::All, priority: 0, definition };
     Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() }
 }

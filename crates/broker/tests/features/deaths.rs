@@ -149,3 +149,26 @@ fn the_properties_of_dead_letters_fit_a_frame() {
         assert!(found.is_none_or(|(_, bytes)| bytes <= FRAME_BYTES));
     }
 }
+
+#[test]
+fn what_expires_waits_a_moment_for_slow_consumers_of_its_dead_letters() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let (publisher, consumer) = (world.connect(0, 1), world.connect(0, 2));
+    declare(&mut world, publisher, "dead", &[]);
+    declare(&mut world, publisher, "q", &super::to_dead(&[("x-message-ttl", Value::I32(5))]));
+    crate::consume(&mut world, consumer, "dead", "c", true);
+    world.set_output_capacity(consumer, false);
+    let body = "x".repeat(1 << 20);
+    for _ in 0..6 {
+        world.publish(publisher, "", "q", &body);
+    }
+    world.advance(2);
+    world.publish(publisher, "", "q", "last");
+    // Six mebibytes of dead letters wait for the consumer's link when the last message expires.
+    world.advance(5);
+    let next_us = 7_000 + broker::limits::DEAD_LETTER_THROTTLE_US;
+    let waiting = |world: &BrokerWorld| world.shards[0].0.queues().map(|queue| queue.ready.len()).collect::<Vec<_>>();
+    assert_eq!((world.shards[0].0.next_timer(), waiting(&world)), (Some(next_us), vec![6, 1]));
+    world.advance(1);
+    assert_eq!((world.shards[0].0.next_timer(), waiting(&world)), (None, vec![7, 0]));
+}

@@ -76,6 +76,24 @@ fn waiting(world: &mut BrokerWorld, at: WorldConnection, queue: &str) -> String 
     counts(world, at, queue).strip_prefix(&format!("declare-ok {queue} ")).unwrap_or("?").to_owned()
 }
 
+#[test]
+fn delayed_messages_that_no_queue_gets_are_counted() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let client = world.connect(0, 1);
+    for (name, kind) in [("gone", "direct"), ("unbound", "fanout")] {
+        delayed_exchange(&mut world, client, name, kind);
+    }
+    for (at_ms, name) in [(1, "gone"), (2, "gone"), (3, "unbound"), (4, "unbound")] {
+        publish_delayed(&mut world, client, name, "k", "m", at_ms);
+    }
+    delete_exchange(&mut world, client, "gone");
+    for unroutable in 1..=4 {
+        world.advance(1);
+        assert_eq!(world.shards[0].0.counters().unroutable, unroutable);
+    }
+    nothing_waits(&world);
+}
+
 /// Nothing is delayed any more, and nothing costs anything.
 fn nothing_waits(world: &BrokerWorld) {
     for (broker, _) in &world.shards {

@@ -19,7 +19,7 @@ fn policies(world: &mut BrokerWorld, written: &[&str]) {
         Policy {
             vhost: "/".into(),
             name: name.into(),
-            pattern: pattern.to_owned(),
+            pattern: pattern.into(),
             apply_to: ApplyTo::All,
             priority: priority.parse().expect("a number"),
             definition,

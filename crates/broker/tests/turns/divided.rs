@@ -309,7 +309,7 @@ fn max_length(messages: i32) -> Definition {
     let policy = Policy {
         vhost: "/".into(),
         name: "p".into(),
-        pattern: "^q".to_owned(),
+        pattern: "^q".into(),
         apply_to: ApplyTo::All,
         priority: 0,
         definition: table("max-length", Value::I32(messages)),
@@ -407,6 +407,36 @@ fn publishes_of_another_shard_to_many_queues_are_divided() {
             .all(|queue| queue.ready.len() == PUBLISHES)
     );
     assert!(world.sent(publisher).ends_with("ack 1000+"));
+}
+
+#[test]
+fn publishes_of_another_shard_do_not_wait_for_all_that_connections_have_left_undone() {
+    let mut world = BrokerWorld::new(2, LIMIT);
+    let (publisher, attacker) = (world.connect(1, 1), world.connect(0, 2));
+    fanout(&mut world, attacker, &names(3_000), &Table::new());
+    declare(&mut world, attacker, "last");
+    world.sent(attacker);
+    world.runs_deferred = false;
+    // More than a turn of the other shard, and at its end a message for a queue alone.
+    for _ in 0..40 {
+        world.shards[1].0.start_turn();
+        let _flow = world.publish_only(publisher, "f", "", "m", &[0, 0], false);
+    }
+    world.publish(publisher, "", "last", "m");
+    world.exchange_batches();
+    let waiting = |world: &BrokerWorld, name: &str| {
+        world.shards[0].0.queues().find(|queue| *queue.name == *name).map_or(0, |queue| queue.ready.len())
+    };
+    // A connection that always has more to do than a turn does.
+    let mut turns = 0;
+    while waiting(&world, "last") == 0 {
+        while world.shards[0].0.may_read(attacker.1) && !world.shards[0].0.is_turn_over() {
+            let _flow = world.publish_only(attacker, "f", "", "a", &[0, 0], false);
+        }
+        assert!(world.run_deferred(), "there is always something to do");
+        turns += 1;
+        assert!(turns < 100, "the other shard waits for a connection of this one");
+    }
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Routes that are found a piece at a time: by several routing keys (RabbitMQ's `CC` and `BCC`), or to very many queues.
 //!
 //! Enters: an exchange, routing keys, properties.  Leaves: the queues, each once.
-//! Owns:   a search that can stop after any key of any exchange and after any binding, and go on when definitions have changed.
+//! Owns:   a search that can stop after any key of any exchange, any node of its patterns and any binding, and go on when definitions have changed.
 
 use super::routing::Selection;
 use super::*;
 use crate::{
     binding::{BindingTarget, SelectedList},
-    exchange::RoutingTable,
+    exchange::{RoutingTable, selection_cursor::SelectionCursor},
     ids::ExchangeId,
     index_set::IndexSet,
+    limits::SELECTION_WORK_MAX,
     queue::QueueEntry,
     route::{QueueRoute, RouteDependence, RoutedQueue},
 };
@@ -29,8 +30,8 @@ struct ListCursor {
 struct KeyLookup {
     exchange: ExchangeId,
     key: usize,
-    /// This key is looked up: the lists that it selects are being walked.
-    is_selected: bool,
+    /// This key is being looked for.
+    is_begun: bool,
     /// The exchange is asked for other keys too.
     by_keys: bool,
     /// A key has led anywhere.
@@ -53,6 +54,10 @@ pub struct KeyedRoute {
     visited: IndexSet,
     to_visit: Vec<ExchangeId>,
     current: Option<KeyLookup>,
+    /// How far that exchange has come in selecting bindings for that key.
+    cursor: SelectionCursor,
+    /// How far it had come when it selected the lists that are being walked.
+    lists_from: SelectionCursor,
     lists: Vec<ListCursor>,
     /// Indexes of queues.
     found: IndexSet,
@@ -84,6 +89,8 @@ impl KeyedRoute {
             visited,
             to_visit: vec![from],
             current: None,
+            cursor: SelectionCursor::default(),
+            lists_from: SelectionCursor::default(),
             lists: Vec::new(),
             found: IndexSet::default(),
             queues: Vec::new(),
@@ -120,6 +127,8 @@ impl KeyedRoute {
             + self.found.bytes()
             + (self.to_visit.capacity() + self.held.capacity()) * size_of::<ExchangeId>()
             + self.lists.capacity() * size_of::<ListCursor>()
+            + self.cursor.bytes()
+            + self.lists_from.bytes()
             + self.queues.capacity() * size_of::<RoutedQueue>()
     }
 
@@ -193,23 +202,31 @@ impl Catalog {
             Some(lookup) => lookup,
             None => {
                 let Some(exchange) = search.to_visit.pop() else { return false };
-                KeyLookup { exchange, key: 0, is_selected: false, by_keys: false, any: false }
+                KeyLookup { exchange, key: 0, is_begun: false, by_keys: false, any: false }
             }
         };
         if self.exchanges.get(lookup.exchange).is_none() {
             search.lists.clear();
             return true;
         }
-        if !lookup.is_selected {
+        if !lookup.is_begun {
             search.lists.clear();
-            if !self.select_by_key(search, &mut lookup, properties, selected) {
+            search.cursor.clear();
+            lookup.is_begun = true;
+        }
+        if search.lists.is_empty() {
+            search.lists_from.clone_from(&search.cursor);
+            // Noting where the bindings lead is as much again.
+            let work_max = (work_end.saturating_sub(self.work) / 2).min(SELECTION_WORK_MAX);
+            if !self.select_by_key(search, &mut lookup, properties, work_max, selected) {
                 return true;
             }
         } else if !self.walk_lists(search, &mut lookup, work_end) {
-            // A binding that it was to look at is gone.
-            lookup.is_selected = false;
+            // A binding that it was to look at is gone: what was selected with it is selected anew.
+            search.lists.clear();
+            search.cursor.clone_from(&search.lists_from);
         }
-        if lookup.is_selected && search.lists.is_empty() {
+        if search.cursor.is_done && search.lists.is_empty() {
             let is_last = !lookup.by_keys || lookup.key + 1 >= search.ends.len();
             if is_last {
                 if !lookup.any
@@ -219,36 +236,38 @@ impl Catalog {
                 }
                 return true;
             }
-            (lookup.key, lookup.is_selected) = (lookup.key + 1, false);
+            (lookup.key, lookup.is_begun) = (lookup.key + 1, false);
         }
         search.current = Some(lookup);
         true
     }
 
-    /// Has an exchange select bindings for a key. Answers whether it leads the message anywhere now: not if it holds it back.
+    /// Has an exchange go on with selecting bindings for a key, until so much work is done. Answers whether it leads the message anywhere now: not if it holds it back.
     fn select_by_key(
         &mut self,
         search: &mut KeyedRoute,
         lookup: &mut KeyLookup,
         properties: RawProperties<'_>,
+        work_max: u64,
         selected: &mut Selection,
     ) -> bool {
         let (Some(exchange), Some(key)) = (self.exchanges.get(lookup.exchange), search.key(lookup.key)) else {
             return false;
         };
         let key = &search.keys[key];
-        lookup.is_selected = true;
         match &exchange.matching {
             RoutingTable::Direct if exchange.definition.is_default() => {
                 self.work += 1;
                 lookup.by_keys = true;
                 selected.clear();
+                search.cursor.is_done = true;
                 let queue = self.queues.table.find(exchange.definition.vhost, key);
                 selected.targets.extend(queue.map(BindingTarget::queue));
             }
             matching => {
                 lookup.by_keys = matches!(matching, RoutingTable::Direct | RoutingTable::Topic);
-                match self.select(lookup.exchange.index, key, properties, selected) {
+                let limits = (&mut search.cursor, work_max);
+                match self.select(lookup.exchange.index, key, properties, limits, selected) {
                     Some(decided) => search.decided = search.decided.max(decided),
                     None => {
                         search.held.push(lookup.exchange);

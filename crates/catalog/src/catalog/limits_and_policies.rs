@@ -7,12 +7,11 @@ use super::users::unknown;
 use super::*;
 use crate::{
     ids::{UserId, VhostId},
-    limits::POLICIES_MAX,
+    limits::{POLICIES_MAX, POLICY_WORK},
     policy::{Policy, PolicyTable},
     user::UserLimits,
     vhost::{Vhost, VhostLimits},
 };
-use std::collections::BTreeMap;
 use std::fmt;
 
 impl Catalog {
@@ -24,13 +23,15 @@ impl Catalog {
         if policies.len() + operator.len() > POLICIES_MAX {
             return Err(Refusal::precondition(format_args!("{POLICIES_MAX} policies are the most")));
         }
-        let mut all: BTreeMap<VhostId, PolicyTable> = BTreeMap::new();
         let both = policies.iter().map(|policy| (policy, false)).chain(operator.iter().map(|policy| (policy, true)));
-        for (policy, is_operator) in both {
+        let placed = both.map(|(policy, is_operator)| {
             let vhost = self.vhosts.find(&policy.vhost).ok_or_else(|| unknown(ResourceKind::Vhost, &policy.vhost))?;
-            let added = all.entry(vhost).or_default().add(policy, is_operator);
-            added.map_err(|fault| Refusal::precondition(format_args!("policy '{}': {fault}", policy.name)))?;
-        }
+            Ok((vhost, policy, is_operator))
+        });
+        let placed = placed.collect::<Result<Vec<_>, Refusal>>()?;
+        self.work += placed.len() as u64 * POLICY_WORK;
+        let mut all = PolicyTable::by_vhost(placed)
+            .map_err(|(policy, fault)| Refusal::precondition(format_args!("policy '{}': {fault}", policy.name)))?;
         let same = self.vhosts.iter().all(|(id, vhost)| match all.get(&id) {
             Some(policies) => policies.iter().eq(vhost.policies.iter()),
             None => vhost.policies.iter().next().is_none(),

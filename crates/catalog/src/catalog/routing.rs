@@ -6,7 +6,10 @@
 use super::*;
 use crate::{
     binding::{BindingList, BindingTarget, NONE, SelectedList},
-    exchange::{ExchangeEntry, ExchangeKind, RoutingTable, delayed, fanout, federation_upstream},
+    exchange::{
+        ExchangeEntry, ExchangeKind, RoutingTable, delayed, fanout, federation_upstream,
+        selection_cursor::SelectionCursor,
+    },
     ids::ExchangeId,
     limits::SCRATCH_ENTRIES_MAX,
     route::{QueueRoute, RouteDependence, RoutedQueue},
@@ -34,6 +37,7 @@ pub(super) struct RouteSearch {
     number: u32,
     to_visit: Vec<u32>,
     pub selected: Selection,
+    pub cursor: SelectionCursor,
     /// Indexes of queues.
     queues: Vec<u32>,
     routed: Vec<RoutedQueue>,
@@ -55,6 +59,7 @@ impl Default for RouteSearch {
             number: 0,
             to_visit: Vec::new(),
             selected: Selection::default(),
+            cursor: SelectionCursor::default(),
             queues: Vec::new(),
             routed: Vec::new(),
             held: Vec::new(),
@@ -70,7 +75,11 @@ impl RouteSearch {
             self.to_visit.capacity() + self.selected.targets.capacity() + self.queues.capacity() + self.held.capacity();
         let lists = self.selected.lists.capacity() * size_of::<SelectedList>();
         let last: usize = self.last.iter().map(|route| size_of_val(&*route.queues)).sum();
-        scratch * size_of::<u32>() + self.routed.capacity() * size_of::<RoutedQueue>() + lists + last
+        scratch * size_of::<u32>()
+            + self.routed.capacity() * size_of::<RoutedQueue>()
+            + lists
+            + last
+            + self.cursor.bytes()
     }
 
     #[inline]
@@ -194,6 +203,7 @@ impl Catalog {
         let work_end = self.work.saturating_add(work_max);
         let mut walk = std::mem::take(&mut self.walk.to_visit);
         let mut selected = std::mem::take(&mut self.walk.selected);
+        let mut cursor = std::mem::take(&mut self.walk.cursor);
         self.walk.queues.clear();
         self.walk.held.clear();
         self.next_walk();
@@ -202,7 +212,9 @@ impl Catalog {
         self.visit_once(index, &mut walk);
         let mut is_whole = true;
         while let Some(index) = walk.pop() {
-            match self.select(index, key, properties, &mut selected) {
+            cursor.clear();
+            let work_left = work_end.saturating_sub(self.work);
+            match self.select(index, key, properties, (&mut cursor, work_left), &mut selected) {
                 Some(dependence) => decided = decided.max(dependence),
                 None => {
                     self.walk.held.push(index);
@@ -210,7 +222,7 @@ impl Catalog {
                 }
             }
             let Selection { lists, targets } = &mut selected;
-            is_whole &= lists.iter().all(|&list| self.walk_list(list, work_end, targets));
+            is_whole &= cursor.is_done && lists.iter().all(|&list| self.walk_list(list, work_end, targets));
             if targets.is_empty()
                 && let Some(alternate) = self.alternate(index)
             {
@@ -229,7 +241,7 @@ impl Catalog {
         }
         selected.targets.shrink_to(SCRATCH_ENTRIES_MAX);
         selected.lists.shrink_to(SCRATCH_ENTRIES_MAX);
-        (self.walk.to_visit, self.walk.selected) = (walk, selected);
+        (self.walk.to_visit, self.walk.selected, self.walk.cursor) = (walk, selected, cursor);
         is_whole.then(|| self.found(decided, stamped))
     }
 
@@ -252,19 +264,21 @@ impl Catalog {
         true
     }
 
-    /// What an exchange selects for a message with this key, and what of the message decided that; `None` if it holds it back.
+    /// What an exchange selects for a message with this key, from where the cursor is until so much work is done, and what of the
+    /// message decided that; `None` if it holds it back.
     pub(super) fn select(
         &mut self,
         index: u32,
         key: &[u8],
         properties: RawProperties<'_>,
+        (cursor, work_max): (&mut SelectionCursor, u64),
         Selection { lists, targets }: &mut Selection,
     ) -> Option<RouteDependence> {
         lists.clear();
         targets.clear();
         let exchange = self.exchanges.0.at(index);
         let (from, root, mut work) = (exchange.from, exchange.root, 1);
-        let mut decided = RouteDependence::ByKey;
+        let (mut decided, mut is_done) = (RouteDependence::ByKey, true);
         if exchange.definition.kind == ExchangeKind::Delayed {
             decided = RouteDependence::ByMessage;
             if delayed::delay_ms(properties).is_some() {
@@ -274,7 +288,11 @@ impl Catalog {
         match &exchange.matching {
             RoutingTable::Direct => self.direct.route(&self.bindings, index, key, lists),
             RoutingTable::Fanout => fanout::route(from, lists),
-            RoutingTable::Topic => work += self.topics.route(&self.bindings, root, key, lists),
+            RoutingTable::Topic => {
+                let limits = (&mut cursor.topic, work_max);
+                let (units, is_whole) = self.topics.route(&self.bindings, root, key, limits, lists);
+                (work, is_done) = (work + units, is_whole);
+            }
             RoutingTable::ConsistentHash(ring) => {
                 if !ring.is_by_key() {
                     decided = RouteDependence::ByMessage;
@@ -286,7 +304,9 @@ impl Catalog {
             RoutingTable::Headers { size } => {
                 decided = RouteDependence::ByMessage;
                 let headers = properties.headers().unwrap_or_default();
-                work += self.headers.route(&self.bindings, (index, from), *size, headers, targets);
+                let (from, limits) = ((index, from, *size), (&mut cursor.headers, work_max));
+                let (units, is_whole) = self.headers.route(&self.bindings, from, headers, limits, targets);
+                (work, is_done) = (work + units, is_whole);
             }
             RoutingTable::FederationUpstream(downstream) => {
                 decided = decided.max(RouteDependence::ByKeyAndTrace);
@@ -299,6 +319,7 @@ impl Catalog {
             targets.retain(|&target| !self.is_leaving(target));
         }
         self.work += work;
+        cursor.is_done = is_done;
         Some(decided)
     }
 

@@ -13,14 +13,14 @@ mod posting_lists;
 
 use crate::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},
-    binding::{BindingEntry, BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    binding::{BindingEntry, BindingList, BindingMark, BindingTable, BindingTarget, ListHead, NONE},
     limits::CatalogLimits,
     refusal::Refusal,
 };
 use agreement::agrees;
 use foldhash::fast::FixedState;
 use message_headers::MessageHeaders;
-use posting_lists::PostingLists;
+use posting_lists::{PostingLists, PostingMark};
 use std::hash::{BuildHasher, Hasher};
 use wire::{ShortStr, Table, TableRef, Value, ValueRef};
 
@@ -77,6 +77,17 @@ pub(crate) fn check(arguments: &Table) -> Result<(), Refusal> {
         )),
         None => unreachable!("without x-match all must match"),
     })
+}
+
+/// Where a search goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum HeadersCursor {
+    #[default]
+    Begin,
+    /// All bindings of the exchange are looked at. If this one has gone, it is begun anew.
+    Binding(BindingMark),
+    /// The list of this number in the order of the message's headers. If its posting has gone, the list is begun anew.
+    List(usize, Option<PostingMark>),
 }
 
 /// How many headers the bindings of an exchange ask for at most, and how many bindings there are.
@@ -155,64 +166,125 @@ impl HeadersIndex {
         self.message.clear();
     }
 
-    /// Appends where the bindings of an exchange lead that the message satisfies. `size` is the sum of
-    /// [`size_of_binding`]. Answers with the work.
+    /// Appends where the bindings of an exchange lead that the message satisfies, until so much work is done, and looks at as many
+    /// as it has read headers in any case. `size` is the sum of [`size_of_binding`]. Answers with the work, and whether all were looked at; if
+    /// not, the cursor has where it goes on. A binding may come twice if others have gone since.
     pub fn route(
         &mut self,
         bindings: &BindingTable,
-        (exchange, from): (u32, ListHead),
-        size: u64,
+        (exchange, from, size): (u32, ListHead, u64),
         headers: TableRef<'_>,
+        (cursor, work_max): (&mut HeadersCursor, u64),
         found: &mut Vec<BindingTarget>,
-    ) -> u64 {
-        let mut work = self.message.read(headers, &self.hash);
-        // Each header is looked for twice, as this value and as any value.
-        if size <= 2 * self.message.len() as u64 {
-            for binding in bindings.iter(BindingList::Source, from) {
-                // Without postings it asks for any of no headers.
-                let BindingEntry { node, target, .. } = *bindings.get(binding);
-                work += 1;
-                if node != NONE && self.satisfies(bindings, binding, self.lists.mode(node), headers, &mut work) {
-                    found.push(target);
-                }
-            }
-            return work;
+    ) -> (u64, bool) {
+        let work = self.message.read(headers, &self.hash);
+        let is_small = match cursor {
+            // Each header is looked for twice, as this value and as any value.
+            HeadersCursor::Begin => size <= 2 * self.message.len() as u64,
+            HeadersCursor::Binding(_) => true,
+            HeadersCursor::List(..) => false,
+        };
+        if is_small {
+            self.look_through(bindings, from, headers, (cursor, work, work_max), found)
+        } else {
+            self.look_up(bindings, exchange, headers, (cursor, work, work_max), found)
         }
-        let all = self.lists.iter(self.key_of_all(exchange));
-        found.extend(all.map(|posting| bindings.get(posting.binding).target).inspect(|_| work += 1));
+    }
+
+    /// Looks at all bindings of an exchange.
+    fn look_through(
+        &self,
+        bindings: &BindingTable,
+        from: ListHead,
+        headers: TableRef<'_>,
+        (cursor, mut work, work_max): (&mut HeadersCursor, u64, u64),
+        found: &mut Vec<BindingTarget>,
+    ) -> (u64, bool) {
+        let work_end = work_max.max(2 * work);
+        let marked = match *cursor {
+            HeadersCursor::Binding(mark) => bindings.find_mark(mark),
+            _ => None,
+        };
+        let mut next = marked.or(from.first());
+        while let Some(binding) = next {
+            if work >= work_end {
+                *cursor = HeadersCursor::Binding(bindings.mark(binding));
+                return (work, false);
+            }
+            // Without postings it asks for any of no headers.
+            let BindingEntry { node, target, .. } = *bindings.get(binding);
+            work += 1;
+            if node != NONE && self.satisfies(bindings, binding, self.lists.mode(node), headers, &mut work) {
+                found.push(target);
+            }
+            next = bindings.next(BindingList::Source, binding);
+        }
+        (work, true)
+    }
+
+    /// Looks at the bindings of an exchange that ask for nothing, or for one of the headers.
+    fn look_up(
+        &mut self,
+        bindings: &BindingTable,
+        exchange: u32,
+        headers: TableRef<'_>,
+        (cursor, mut work, work_max): (&mut HeadersCursor, u64, u64),
+        found: &mut Vec<BindingTarget>,
+    ) -> (u64, bool) {
         work += self.message.hash_values(headers, &self.hash);
+        let work_end = work_max.max(2 * work);
+        let (first, mut mark) = match *cursor {
+            HeadersCursor::List(list, mark) => (list, mark),
+            _ => (0, None),
+        };
         let mut lists = std::mem::take(&mut self.lists);
         lists.next_search();
-        for (name, hash, value, value_hash) in self.message.iter(headers) {
-            for key in [self.key(exchange, hash, None), self.key(exchange, hash, Some(value_hash))] {
-                work += 1;
-                let mut next = lists.first(key);
-                while let Some(at) = next {
-                    let posting = lists.get(at);
-                    next = posting.next;
-                    work += 1;
-                    if lists.is_done(at) {
-                        continue;
-                    }
-                    let Some((asked, wanted)) =
-                        bindings.arguments(posting.binding).and_then(|all| all.entry(posting.entry as usize))
-                    else {
-                        unreachable!("a posting is one of the binding's arguments")
-                    };
-                    // Hashes can be the same by chance.
-                    if asked != name || !agrees(wanted, value, &mut work) {
-                        continue;
-                    }
-                    let mode = lists.mode(at.place);
-                    if lists.is_whole(at) || self.satisfies(bindings, posting.binding, mode, headers, &mut work) {
-                        found.push(bindings.get(posting.binding).target);
-                    }
-                    lists.set_done(at);
+        let of_headers = self.message.iter(headers).flat_map(|(name, hash, value, value_hash)| {
+            let keys = [self.key(exchange, hash, None), self.key(exchange, hash, Some(value_hash))];
+            keys.map(|key| (Some((name, value)), key))
+        });
+        let keys = std::iter::once((None, self.key_of_all(exchange))).chain(of_headers);
+        let (mut any, mut rest) = (false, None);
+        'lists: for (list, (header, key)) in keys.enumerate().skip(first) {
+            work += 1;
+            let mut next = mark.take().and_then(|mark| lists.find(mark, bindings)).or_else(|| lists.first(key));
+            while let Some(at) = next {
+                // One is looked at in any case.
+                if any && work >= work_end {
+                    rest = Some((list, Some(lists.mark(at, bindings))));
+                    break 'lists;
                 }
+                let posting = lists.get(at);
+                next = posting.next;
+                (work, any) = (work + 1, true);
+                let Some((name, value)) = header else {
+                    found.push(bindings.get(posting.binding).target);
+                    continue;
+                };
+                if lists.is_done(at) {
+                    continue;
+                }
+                let Some((asked, wanted)) =
+                    bindings.arguments(posting.binding).and_then(|all| all.entry(posting.entry as usize))
+                else {
+                    unreachable!("a posting is one of the binding's arguments")
+                };
+                // Hashes can be the same by chance.
+                if asked != name || !agrees(wanted, value, &mut work) {
+                    continue;
+                }
+                let mode = lists.mode(at.place);
+                if lists.is_whole(at) || self.satisfies(bindings, posting.binding, mode, headers, &mut work) {
+                    found.push(bindings.get(posting.binding).target);
+                }
+                lists.set_done(at);
             }
         }
         self.lists = lists;
-        work
+        if let Some((list, mark)) = rest {
+            *cursor = HeadersCursor::List(list, mark);
+        }
+        (work, rest.is_none())
     }
 
     /// Whether the message, which is read, satisfies a binding.

@@ -42,18 +42,53 @@ struct TrieNode {
 
 const _: () = assert!(size_of::<TrieNode>() == 20);
 
+/// A node that a search has yet to visit.
+#[derive(Clone, Copy)]
+struct TrieVisit<S> {
+    node: u32,
+    /// Edges from the root.
+    depth: u16,
+    /// Which edge of its parent leads there.
+    edge: u16,
+    /// How much of the key can be taken there.
+    at: S,
+}
+
+/// The edges of a node as a search numbers them: the wild ones, then one for each position at which the key has another word.
+const STAR_EDGE: u16 = 0;
+const HASH_EDGE: u16 = 1;
+const FIRST_WORD_EDGE: u16 = 2;
+
+/// Where a search goes on: the edges from the root to the node that it visits next. They mean the same whatever nodes have come
+/// and gone since, so that a search loses no pattern that stays. Without edges it begins.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TopicCursor {
+    edges: Vec<u16>,
+}
+
+impl TopicCursor {
+    pub fn clear(&mut self) {
+        self.edges.clear();
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.edges.capacity() * size_of::<u16>()
+    }
+}
+
 /// Scratch of a search with one kind of set.
 #[derive(Default)]
 struct TopicSearch<S> {
     /// The words of the key with the same text, by the first of them.
     alike: Vec<S>,
-    /// Nodes, and how much of the key can be taken there.
-    to_visit: Vec<(u32, S)>,
+    /// The words of the key that are labels of edges.
+    labelled: S,
+    to_visit: Vec<TrieVisit<S>>,
 }
 
 impl<S> TopicSearch<S> {
     fn bytes(&self) -> usize {
-        self.alike.capacity() * size_of::<S>() + self.to_visit.capacity() * size_of::<(u32, S)>()
+        self.alike.capacity() * size_of::<S>() + self.to_visit.capacity() * size_of::<TrieVisit<S>>()
     }
 }
 
@@ -249,24 +284,32 @@ impl TopicTrie {
         }
     }
 
-    /// Selects the bindings whose patterns match. Answers with the work.
-    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<SelectedList>) -> u64 {
+    /// Selects the bindings whose patterns match, until so much work is done, and visits one node in any case. Answers with the
+    /// work, and whether all nodes were visited; if not, the cursor has where it goes on.
+    pub fn route(
+        &mut self,
+        bindings: &BindingTable,
+        root: u32,
+        key: &[u8],
+        (cursor, work_max): (&mut TopicCursor, u64),
+        found: &mut Vec<SelectedList>,
+    ) -> (u64, bool) {
         let mut words = std::mem::take(&mut self.key);
         words.read(key, &self.words);
         // Positions go from 0 to the number of words.
-        let work = if words.len() < 64 {
+        let outcome = if words.len() < 64 {
             let mut search = std::mem::take(&mut self.narrow);
-            let work = self.search(bindings, root, (key, &words), &mut search, found);
+            let outcome = self.search(bindings, root, (key, &words), &mut search, (cursor, work_max), found);
             self.narrow = search;
-            work
+            outcome
         } else {
             let mut search = std::mem::take(&mut self.wide);
-            let work = self.search(bindings, root, (key, &words), &mut search, found);
+            let outcome = self.search(bindings, root, (key, &words), &mut search, (cursor, work_max), found);
             self.wide = search;
-            work
+            outcome
         };
         self.key = words;
-        work
+        outcome
     }
 
     /// Visits each node once, with all positions at which a way there can be in the key.
@@ -276,51 +319,109 @@ impl TopicTrie {
         root: u32,
         (key, words): (&[u8], &KeyWords),
         search: &mut TopicSearch<S>,
+        (cursor, work_max): (&mut TopicCursor, u64),
         found: &mut Vec<SelectedList>,
-    ) -> u64 {
+    ) -> (u64, bool) {
         let end = words.len();
-        let (mut last, mut at_start, mut labelled) = (S::default(), S::default(), S::default());
-        last.insert(end);
+        let mut at_start = S::default();
         at_start.insert(0);
         search.alike.clear();
+        search.labelled = S::default();
         for word in 0..end {
             search.alike.push(S::default());
             search.alike[words.first_alike(word)].insert(word);
             if words.label(word).is_some() {
-                labelled.insert(word);
+                search.labelled.insert(word);
             }
         }
         let mut work = end as u64 + 1;
-        search.to_visit.push((root, at_start));
-        while let Some((node, at)) = search.to_visit.pop() {
+        search.to_visit.push(TrieVisit { node: root, depth: 0, edge: 0, at: at_start });
+        let mut path = std::mem::take(&mut cursor.edges);
+        work += self.resume(words, &path, search);
+        while let Some(visit) = search.to_visit.pop() {
             work += 1;
-            let TrieNode { children, has_star, has_hash, alike, .. } = self.nodes[node as usize];
-            if let Some(tail) = self.tail(bindings, node) {
-                let (matches, units) = words.matches(key, tail, at, &search.alike, &self.words);
+            path.truncate(usize::from(visit.depth).saturating_sub(1));
+            if visit.depth > 0 {
+                path.push(visit.edge);
+            }
+            let alike = self.nodes[visit.node as usize].alike;
+            if let Some(tail) = self.tail(bindings, visit.node) {
+                let (matches, units) = words.matches(key, tail, visit.at, &search.alike, &self.words);
                 work += units;
                 if matches {
                     select(alike, found);
                 }
-                continue;
+            } else {
+                if visit.at.contains(end) {
+                    select(alike, found);
+                }
+                work += self.enter_children(words, visit, u16::MAX, search);
             }
-            if at.contains(end) {
-                select(alike, found);
+            if work >= work_max
+                && let Some(next) = search.to_visit.last()
+            {
+                path.truncate(usize::from(next.depth) - 1);
+                path.push(next.edge);
+                cursor.edges = path;
+                search.to_visit.clear();
+                return (work, false);
             }
-            if has_star {
-                self.enter(node, STAR, at.without(last).next(), &mut search.to_visit);
+        }
+        // Its memory is for the next search.
+        path.clear();
+        cursor.edges = path;
+        (work, true)
+    }
+
+    /// Goes on where a search has stopped: with the node at the end of these edges if it is still there, and with those that were
+    /// yet to be visited behind it. Answers with the work.
+    fn resume<S: PositionSet>(&self, words: &KeyWords, edges: &[u16], search: &mut TopicSearch<S>) -> u64 {
+        let mut work = 0;
+        for &edge in edges {
+            let Some(parent) = search.to_visit.pop() else { break };
+            work += 1 + self.enter_children(words, parent, edge, search);
+            let is_there = |next: &TrieVisit<S>| (next.depth, next.edge) == (parent.depth + 1, edge);
+            if !search.to_visit.last().is_some_and(is_there) {
+                break;
             }
-            if has_hash {
-                self.enter(node, HASH, at.and_all_behind(end), &mut search.to_visit);
-            }
-            if children > u32::from(has_star) + u32::from(has_hash) {
-                let mut left = at.and(labelled);
-                while let Some(word) = left.lowest() {
-                    work += 1;
-                    let alike = search.alike[words.first_alike(word)];
-                    left = left.without(alike);
-                    if let Some(label) = words.label(word) {
-                        self.enter(node, label, at.and(alike).next(), &mut search.to_visit);
-                    }
+        }
+        work
+    }
+
+    /// Has the children of a node visited to which there is a way, up to this edge; the last edge is the first to be visited.
+    /// Answers with the work.
+    fn enter_children<S: PositionSet>(
+        &self,
+        words: &KeyWords,
+        visit: TrieVisit<S>,
+        last_edge: u16,
+        search: &mut TopicSearch<S>,
+    ) -> u64 {
+        let TrieNode { children, has_star, has_hash, .. } = self.nodes[visit.node as usize];
+        let (end, at) = (words.len(), visit.at);
+        let TopicSearch { alike, labelled, to_visit } = search;
+        if has_star {
+            let mut last = S::default();
+            last.insert(end);
+            self.enter(visit, (STAR, STAR_EDGE), at.without(last).next(), to_visit);
+        }
+        if has_hash && last_edge >= HASH_EDGE {
+            self.enter(visit, (HASH, HASH_EDGE), at.and_all_behind(end), to_visit);
+        }
+        let mut work = 0;
+        if children > u32::from(has_star) + u32::from(has_hash) {
+            let mut left = at.and(*labelled);
+            while let Some(word) = left.lowest() {
+                // A key has 256 words at most.
+                let edge = FIRST_WORD_EDGE + word as u16;
+                if edge > last_edge {
+                    break;
+                }
+                work += 1;
+                let alike = alike[words.first_alike(word)];
+                left = left.without(alike);
+                if let Some(label) = words.label(word) {
+                    self.enter(visit, (label, edge), at.and(alike).next(), to_visit);
                 }
             }
         }
@@ -329,11 +430,17 @@ impl TopicTrie {
 
     /// Has a child visited, if there is one of this label and a way to it.
     #[inline]
-    fn enter<S: PositionSet>(&self, node: u32, label: u32, at: S, to_visit: &mut Vec<(u32, S)>) {
+    fn enter<S: PositionSet>(
+        &self,
+        from: TrieVisit<S>,
+        (label, edge): (u32, u16),
+        at: S,
+        to_visit: &mut Vec<TrieVisit<S>>,
+    ) {
         if !at.is_empty()
-            && let Some(child) = self.child(node, label)
+            && let Some(node) = self.child(from.node, label)
         {
-            to_visit.push((child, at));
+            to_visit.push(TrieVisit { node, depth: from.depth + 1, edge, at });
         }
     }
 }
@@ -344,7 +451,7 @@ fn select(alike: ListHead, found: &mut Vec<SelectedList>) {
 
 #[cfg(test)]
 mod tests {
-    use super::TopicTrie;
+    use super::{TopicCursor, TopicTrie};
     use crate::{
         binding::{BindingIdentity, BindingTable, BindingTarget},
         limits::CatalogLimits,
@@ -373,7 +480,8 @@ mod tests {
                 })
                 .collect();
             let mut found = Vec::new();
-            topics.route(&bindings, root, b"a.3.some.more.3.z.x3", &mut found);
+            let begin = &mut TopicCursor::default();
+            topics.route(&bindings, root, b"a.3.some.more.3.z.x3", (begin, u64::MAX), &mut found);
             assert_eq!(found.len(), 1);
             for binding in added {
                 topics.remove(&mut bindings, binding);
@@ -408,7 +516,8 @@ mod tests {
         // Taken one possibility after the other this would never end.
         let key = "a.".repeat(127);
         let mut found = Vec::new();
-        topics.route(&bindings, root, &key.as_bytes()[..253], &mut found);
+        let begin = &mut TopicCursor::default();
+        topics.route(&bindings, root, &key.as_bytes()[..253], (begin, u64::MAX), &mut found);
         assert_eq!(found.len(), 59 * 3);
     }
 }

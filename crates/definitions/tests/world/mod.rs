@@ -229,7 +229,7 @@ impl Step {
 
     pub fn policy(policy: &str) -> Step {
         let definition = Table::new().with("max-length", Value::I64(1)).expect("short");
-        let (vhost, name, pattern, apply_to) = (name("/"), name(policy), String::new(), ApplyTo::All);
+        let (vhost, name, pattern, apply_to) = (name("/"), name(policy), "".into(), ApplyTo::All);
         let policy = Policy { vhost, name, pattern, apply_to, priority: 0, definition };
         Step(Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() })
     }
@@ -240,7 +240,7 @@ impl Step {
         let (user, exchange, vhost) = (name(user), name("amq.topic"), name(vhost));
         let limits = VhostLimits { queues_max: Some(5), ..VhostLimits::default() };
         let permission = TopicPermission { write: "a".to_owned(), read: "b".to_owned() };
-        let (pattern, apply_to, definition) = (String::new(), ApplyTo::All, Table::new());
+        let (pattern, apply_to, definition) = ("".into(), ApplyTo::All, Table::new());
         let definition = definition.with("max-length", Value::I64(1)).expect("short");
         let policy = Policy { vhost: vhost.clone(), name: name("p"), pattern, apply_to, priority: 0, definition };
         vec![
@@ -306,7 +306,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         let large = Value::text(&"h".repeat(30_000 * size as usize));
         // RabbitMQ's keys without effect may say anything, at any length.
         let definition = if size > 1 { definition.with("ha-params", large).expect("short") } else { definition };
-        let (vhost, name, pattern) = (name(VHOSTS[vhost]), name(policy), "^q".to_owned());
+        let (vhost, name, pattern) = (name(VHOSTS[vhost]), name(policy), "^q".into());
         Policy { vhost, name, pattern, apply_to: ApplyTo::Queues, priority, definition }
     })
 }

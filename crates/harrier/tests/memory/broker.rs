@@ -10,18 +10,18 @@ use std::sync::mpsc::{Receiver, channel};
 pub const USELESS: &str = "useless";
 
 /// Users of every broker here: `guest`, and one without any permission.
-const CONFIGURATION: &str = "[[user]]\nname = \"guest\"\npassword = \"guest\"\n[[permission]]\nuser = \"guest\"\n\
+pub const CONFIGURATION: &str = "[[user]]\nname = \"guest\"\npassword = \"guest\"\n[[permission]]\nuser = \"guest\"\n\
      vhost = \"/\"\nconfigure = \".*\"\nwrite = \".*\"\nread = \".*\"\n[[user]]\nname = \"useless\"\npassword = \"useless\"\n\
      [[permission]]\nuser = \"useless\"\nvhost = \"/\"\nconfigure = \"\"\nwrite = \"\"\nread = \"\"\n";
 
 pub struct LimitedBroker {
-    child: Child,
+    pub child: Child,
     lines: Receiver<String>,
     pub address: String,
     limit_kib: u64,
     /// What the process holds at rest, before anybody has connected.
     rest_kib: u64,
-    configuration: PathBuf,
+    pub configuration: PathBuf,
 }
 
 impl LimitedBroker {
@@ -61,7 +61,7 @@ impl LimitedBroker {
     }
 
     /// Waits for a line of the log, and forgets those before it.
-    fn await_line(&self, part: &str) -> String {
+    pub fn await_line(&self, part: &str) -> String {
         loop {
             let line =
                 self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no {part:?} in the log: {error}"));

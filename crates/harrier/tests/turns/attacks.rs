@@ -1,7 +1,7 @@
 //! The attacks: each was found from outside, with the protocol alone.
 
 use crate::attacker::{Attacker, announce_to, body, method_frame, open_channel, short};
-use crate::broker::LimitedBroker;
+use crate::broker::{CONFIGURATION, LimitedBroker};
 use crate::size;
 use crate::waits::beside;
 use wire::method::{basic, exchange, queue};
@@ -254,5 +254,138 @@ fn very_many_unsettled_deliveries_return() {
         }
         taker.end();
         carry_out(&mut attacker, [method_frame(1, queue::Purge { queue: short("q"), no_wait: true }.into())]);
+    });
+}
+
+/// Binds a queue so often, ten thousand bindings at a time.
+fn bind_many(attacker: &mut Attacker, bindings: usize, bind_one: impl Fn(usize) -> Vec<u8>) {
+    for first in (0..bindings).step_by(10_000) {
+        carry_out(attacker, (first..bindings.min(first + 10_000)).map(&bind_one));
+    }
+}
+
+#[test]
+fn very_many_patterns_match_one_key() {
+    beside("many patterns of one key", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare_exchange("t", "topic"), declare("q", &Table::new())]);
+        // Thirteen words, each one of three: a digit of the number in base three.
+        let pattern = |number: usize| {
+            let words = (0..13).scan(number, |rest, _| Some(["a", "*", "#"][std::mem::replace(rest, *rest / 3) % 3]));
+            bind("q", "t", &words.collect::<Vec<_>>().join("."), &Table::new())
+        };
+        bind_many(&mut attacker, size(30_000, 1_000_000), pattern);
+        let key = ["a"; 13].join(".");
+        for number in 0..5 {
+            // A new binding, so that no route is remembered.
+            let forget = bind("q", "t", &number.to_string(), &Table::new());
+            carry_out(&mut attacker, [forget, publish("t", &key, &[0, 0])]);
+        }
+    });
+}
+
+#[test]
+fn a_message_satisfies_very_many_headers_bindings() {
+    beside("many headers bindings of one message", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare_exchange("h", "headers"), declare("q", &Table::new())]);
+        // All of them ask for nothing.
+        let one = |number: usize| bind("q", "h", &number.to_string(), &Table::new());
+        bind_many(&mut attacker, size(30_000, 1_000_000), one);
+        carry_out(&mut attacker, (0..5).map(|_| publish("h", "", &[0, 0])));
+    });
+}
+
+#[test]
+fn a_queue_with_very_many_returned_messages_is_purged() {
+    beside("many returned messages are purged", |broker| {
+        let messages = size(30_000, 1_000_000);
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare("q", &Table::new())]);
+        for first in (0..messages).step_by(10_000) {
+            let some = first..messages.min(first + 10_000);
+            carry_out(&mut attacker, some.map(|_| publish("", "q", &[0, 0])));
+        }
+        attacker.send(&consume("q", "c", false)).expect("sent");
+        for _ in 0..messages {
+            assert!(attacker.await_method("basic.deliver"));
+        }
+        let cancel = basic::Cancel { consumer_tag: short("c"), no_wait: true };
+        let nack = basic::Nack { delivery_tag: DeliveryTag(0), multiple: true, requeue: true };
+        carry_out(&mut attacker, [method_frame(1, cancel.into()), method_frame(1, nack.into())]);
+        carry_out(&mut attacker, [method_frame(1, queue::Purge { queue: short("q"), no_wait: true }.into())]);
+    });
+}
+
+#[test]
+fn a_get_behind_very_many_expired_messages() {
+    beside("many expired messages", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare("q", &Table::new()), publish("", "q", &[0, 0])]);
+        let expires =
+            Properties { expiration: Some("1".try_into().expect("short")), ..Properties::default() }.to_bytes();
+        let messages = size(30_000, 1_000_000);
+        for first in (0..messages).step_by(10_000) {
+            let some = first..messages.min(first + 10_000);
+            carry_out(&mut attacker, some.map(|_| publish("", "q", &expires)));
+        }
+        // The first has no time to live; the others have outlived theirs.
+        for expected in ["basic.get-ok", "basic.get-empty"] {
+            attacker.send(&method_frame(1, basic::Get { queue: short("q"), no_ack: true }.into())).expect("sent");
+            let next = attacker.await_any(&["basic.get-ok", "basic.get-empty"]);
+            assert_eq!(next.as_deref(), Some(expected));
+        }
+    });
+}
+
+#[test]
+fn delayed_messages_with_hundreds_of_keys() {
+    beside("delayed messages with many keys", |broker| {
+        let mut attacker = connect(broker);
+        let delayed = Table::new().with("x-delayed-type", Value::text("topic")).expect("short").to_bytes();
+        let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+        let (exchange, kind, arguments) = (short("d"), short("x-delayed-message"), TableRef::new(&delayed));
+        let declare_delaying =
+            exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
+        carry_out(&mut attacker, [method_frame(1, declare_delaying.into()), declare("q", &Table::new())]);
+        let (patterns, keys, messages) = (size(2_000, 20_000), size(100, 534), size(5, 100));
+        bind_many(&mut attacker, patterns, |number| bind("q", "d", &format!("#.{number}.#"), &Table::new()));
+        let mut list = List::new();
+        for number in 0..keys {
+            list.push(Value::text(&format!("{}{number}", "a.".repeat(100))));
+        }
+        let headers = Table::new().with("CC", Value::List(list)).and_then(|table| table.with("x-delay", Value::I32(1)));
+        let properties = Properties { headers: Some(headers.expect("short")), ..Properties::default() }.to_bytes();
+        carry_out(&mut attacker, (0..messages).map(|_| publish("d", "none", &properties)));
+        attacker.send(&consume("q", "c", true)).expect("sent");
+        for _ in 0..messages {
+            assert!(attacker.await_method("basic.deliver"));
+        }
+    });
+}
+
+/// Adds to the configuration of a broker, has it read that again, and waits until it has.
+fn reconfigure(broker: &LimitedBroker, more: &str) {
+    std::fs::write(&broker.configuration, format!("{CONFIGURATION}{more}")).expect("a file");
+    let pid = rustix::process::Pid::from_child(&broker.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("it runs");
+    broker.await_line("the configuration was reloaded");
+}
+
+#[test]
+fn thousands_of_policies_are_read_again() {
+    beside("many policies", |broker| {
+        let mut attacker = connect(broker);
+        let queues = size(500, 5_000);
+        carry_out(&mut attacker, (0..queues).map(|number| declare(&format!("p{number}"), &Table::new())));
+        let policy = |number: usize| {
+            format!(
+                "[[policy]]\nvhost = \"/\"\nname = \"p{number}\"\npattern = \"^(p|policy){number}(\\\\.[a-z0-9_]{{1,20}})*$\"\n\
+                 apply_to = \"queues\"\npriority = {number}\ndefinition = {{ max-length = 1000 }}\n"
+            )
+        };
+        reconfigure(broker, &(0..size(200, 4_096)).map(policy).collect::<String>());
+        // Behind the new rules.
+        carry_out(&mut attacker, [declare("last", &Table::new())]);
     });
 }

@@ -4,10 +4,13 @@
 //! Owns:   a list for each key, through the postings of all bindings.
 
 use super::MatchMode;
-use crate::segmented_table::SegmentedTable;
+use crate::{
+    binding::{BindingMark, BindingTable},
+    segmented_table::SegmentedTable,
+};
 
 /// A posting: which binding has it, and which of its own it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PostingId {
     pub place: u32,
     number: u32,
@@ -19,6 +22,13 @@ pub(super) struct Posting {
     /// Which of the binding's arguments asks for this.
     pub entry: u32,
     pub next: Option<PostingId>,
+}
+
+/// A posting at which a search goes on, if it is still there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PostingMark {
+    id: PostingId,
+    binding: BindingMark,
 }
 
 struct PostingNode {
@@ -139,14 +149,16 @@ impl PostingLists {
         self.free.push(place);
     }
 
-    /// The bindings under a key, the newest first.
-    pub fn iter(&self, key: u64) -> impl Iterator<Item = Posting> + '_ {
-        let mut next = self.first(key);
-        std::iter::from_fn(move || {
-            let posting = self.get(next?);
-            next = posting.next;
-            Some(posting)
-        })
+    /// Notes a posting, to be found again when bindings have come and gone.
+    pub fn mark(&self, id: PostingId, bindings: &BindingTable) -> PostingMark {
+        PostingMark { id, binding: bindings.mark(self.posted(id.place).binding) }
+    }
+
+    /// A posting that was noted, if it is still there.
+    pub fn find(&self, mark: PostingMark, bindings: &BindingTable) -> Option<PostingId> {
+        let posted = self.bindings.get(mark.id.place as usize)?.as_ref()?;
+        // A binding has the same postings as long as it is there.
+        (bindings.find_mark(mark.binding) == Some(posted.binding)).then_some(mark.id)
     }
 
     pub fn get(&self, id: PostingId) -> Posting {

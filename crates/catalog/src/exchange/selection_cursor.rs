@@ -1,0 +1,27 @@
+//! How far an exchange has come in selecting bindings for a message.
+
+use super::headers::HeadersCursor;
+use super::topic::TopicCursor;
+
+/// Where an exchange goes on that has not selected all bindings for a message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SelectionCursor {
+    pub topic: TopicCursor,
+    pub headers: HeadersCursor,
+    /// It has selected all of them.
+    pub is_done: bool,
+}
+
+impl SelectionCursor {
+    /// From the beginning.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.topic.clear();
+        self.headers = HeadersCursor::Begin;
+        self.is_done = false;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.topic.bytes()
+    }
+}

@@ -1,0 +1,200 @@
+//! Routes that are found a piece at a time although one key, or the headers of one message, have very many bindings selected.
+//!
+//! Enters: exchanges, and messages that most of their bindings are for.  Leaves: queues, and units of work of each piece.
+//! Owns:   the bounds of a piece, and what a search must find while bindings come and go.
+
+mod script;
+
+use catalog::{Catalog, ExchangeId, KeyedRoute};
+use proptest::prelude::*;
+use script::{RoutingScript, table};
+use wire::{Properties, RawProperties};
+
+fn headers(entries: &[&str]) -> Vec<u8> {
+    Properties { headers: Some(table(entries.iter().copied())), ..Properties::default() }.to_bytes()
+}
+
+fn exchange(script: &RoutingScript, name: &str) -> ExchangeId {
+    script.catalog.exchange(script.vhost, name.as_bytes()).expect("there is one")
+}
+
+fn names(catalog: &Catalog, route: &catalog::QueueRoute) -> Vec<String> {
+    // A queue that was deleted after it was found is found by nobody.
+    let name = |queue: &catalog::RoutedQueue| Some(catalog.queue_definition(queue.id)?.name.to_string());
+    route.queues.iter().filter_map(name).collect()
+}
+
+/// A message, and the work of a piece.
+struct Search<'a> {
+    exchange: &'a str,
+    key: &'a str,
+    properties: &'a [u8],
+    work_max: u64,
+}
+
+impl Search<'_> {
+    /// The queues that are found at once.
+    fn whole(&self, script: &mut RoutingScript) -> Vec<String> {
+        let id = exchange(script, self.exchange);
+        let route = script.catalog.route(id, self.key.as_bytes(), RawProperties::new(self.properties));
+        names(&script.catalog, &route)
+    }
+
+    /// The work of each piece, and the queues that are found in all of them; `between` may change definitions.
+    fn in_pieces(
+        &self,
+        script: &mut RoutingScript,
+        mut between: impl FnMut(&mut RoutingScript, usize),
+    ) -> (Vec<u64>, Vec<String>) {
+        let mut search = KeyedRoute::new(exchange(script, self.exchange), [self.key.as_bytes()]);
+        let mut pieces = Vec::new();
+        loop {
+            script.catalog.take_work();
+            let properties = RawProperties::new(self.properties);
+            let route = script.catalog.continue_route(&mut search, properties, self.work_max);
+            pieces.push(script.catalog.take_work());
+            match route {
+                Some(route) => return (pieces, names(&script.catalog, &route)),
+                None => between(script, pieces.len()),
+            }
+        }
+    }
+}
+
+/// All patterns of so many of these words.
+fn patterns(length: usize) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for _ in 0..length {
+        all = all.iter().flat_map(|before| ["a", "*", "#"].map(|word| format!("{before}.{word}"))).collect();
+    }
+    all.iter().map(|pattern| pattern[1..].to_owned()).collect()
+}
+
+#[test]
+fn a_key_that_very_many_patterns_match_is_looked_for_a_piece_at_a_time() {
+    let mut script = RoutingScript::new();
+    let patterns = patterns(7);
+    for (number, pattern) in patterns.iter().enumerate() {
+        script.run(&format!("queue q{number}; bind amq.topic {pattern} q{number}"));
+    }
+    // Few words, and more than one machine word has bits.
+    for words in [7, 70] {
+        let key = vec!["a"; words].join(".");
+        let search = |work_max| Search { exchange: "amq.topic", key: &key, properties: &[0, 0], work_max };
+        let whole = search(0).whole(&mut script);
+        let expected = if words == 7 { patterns.len() } else { patterns.len() - (1 << 7) };
+        assert_eq!(whole.len(), expected);
+        for work_max in [1, 50, 5_000] {
+            let (pieces, found) = search(work_max).in_pieces(&mut script, |_, _| ());
+            assert!(found == whole, "{words} words, {work_max} units: {} of {}", found.len(), whole.len());
+            // The key is read anew each time, and the way to the node is gone again.
+            let most = pieces.iter().max().copied().unwrap_or_default();
+            assert!(most <= work_max + 2 * words as u64 + 20, "{words} words, {work_max} units: {most}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_satisfies_very_many_bindings_is_held_against_them_a_piece_at_a_time() {
+    let cases = [("what asks for nothing", ""), ("all of one", "a=1"), ("any of two", "x-match=any a=1 b=1")];
+    for (case, asked) in cases {
+        let mut script = RoutingScript::new();
+        for queue in 0..2_000 {
+            script.run(&format!("queue q{queue}; bind amq.headers '' q{queue} {asked}"));
+        }
+        // Few headers, by which bindings are found, and so many that all bindings are looked at.
+        let many: Vec<String> = (0..4_000).map(|number| format!("h{number}=0")).chain(["a=1".to_owned()]).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for sent in [&["a=1", "b=1"][..], &many] {
+            let properties = headers(sent);
+            let search = |work_max| Search { exchange: "amq.headers", key: "", properties: &properties, work_max };
+            let whole = search(0).whole(&mut script);
+            assert_eq!(whole.len(), 2_000, "{case}");
+            for work_max in [1, 50, 5_000] {
+                let (pieces, found) = search(work_max).in_pieces(&mut script, |_, _| ());
+                assert!(found == whole, "{case}, {work_max} units: {} of {}", found.len(), whole.len());
+                let most = pieces.iter().max().copied().unwrap_or_default();
+                // The headers are read anew each time, and as much is done besides.
+                assert!(most <= work_max + 8 * sent.len() as u64 + 20, "{case}, {work_max} units: {most}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_divided_search_finds_what_stays_while_bindings_come_and_go() {
+    let patterns = patterns(5);
+    let all_headers = headers(&["a=1", "b=1"]);
+    let asked = |number: usize| ["", "a=1", "x-match=any a=1 b=1"][number % 3];
+    for (name, key) in [("amq.topic", "a.a.a.a.a"), ("amq.headers", "")] {
+        let is_topic = name == "amq.topic";
+        let mut script = RoutingScript::new();
+        let bind = |script: &mut RoutingScript, number: usize, queue: &str| match is_topic {
+            true => script.run(&format!("queue {queue}; bind amq.topic {} {queue}", patterns[number])),
+            false => script.run(&format!("queue {queue}; bind amq.headers '' {queue} {}", asked(number))),
+        };
+        for number in 0..patterns.len() {
+            bind(&mut script, number, &format!("q{number}"));
+        }
+        let properties = if is_topic { &[0, 0][..] } else { &all_headers };
+        let search = Search { exchange: name, key, properties, work_max: 20 };
+        let mut gone = Vec::new();
+        let (pieces, found) = search.in_pieces(&mut script, |script, pieces| {
+            if pieces >= 30 {
+                return;
+            }
+            // One goes from either end, and others take the places of its queue, its binding and its nodes.
+            for number in [2 * pieces, patterns.len() - 2 * pieces] {
+                script.run(&format!("delete-queue q{number}; queue other{number}"));
+                script.run(&format!("bind amq.direct '' other{number}; bind amq.topic b.{number}.b other{number}"));
+                bind(script, number, &format!("new{number}"));
+                gone.push(format!("q{number}"));
+            }
+        });
+        assert!(pieces.len() > 30, "{name}: {} pieces", pieces.len());
+        let lost = (0..patterns.len()).map(|number| format!("q{number}"));
+        let lost: Vec<String> = lost.filter(|queue| !gone.contains(queue) && !found.contains(queue)).collect();
+        assert!(lost.is_empty(), "{name}: {lost:?} are bound all the time");
+        let wrong: Vec<&String> =
+            found.iter().filter(|queue| queue.starts_with("other") || gone.contains(*queue)).collect();
+        assert!(wrong.is_empty(), "{name}: {wrong:?} are not bound");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Whatever the patterns, the key and the size of a piece are: the pieces find what one search finds.
+    #[test]
+    fn pieces_of_a_topic_add_up(
+        patterns in prop::collection::vec("[ab*#](\\.[ab*#]){0,4}", 1..20),
+        key in "[abc](\\.[abc]){0,6}",
+        work_max in 1..60_u64,
+    ) {
+        let mut script = RoutingScript::new();
+        for (number, pattern) in patterns.iter().enumerate() {
+            script.run(&format!("queue q{number}; bind amq.topic {pattern} q{number}"));
+        }
+        let search = Search { exchange: "amq.topic", key: &key, properties: &[0, 0], work_max };
+        let (_, found) = search.in_pieces(&mut script, |_, _| ());
+        prop_assert_eq!(found, search.whole(&mut script));
+    }
+
+    /// And of a headers exchange.
+    #[test]
+    fn pieces_of_headers_add_up(
+        bindings in prop::collection::vec("(x-match=(all|any) )?([abc]=[12] ?){0,3}", 1..30),
+        sent in prop::collection::vec("[abcd]=[12]", 0..6),
+        work_max in 1..60_u64,
+    ) {
+        let mut script = RoutingScript::new();
+        for (number, asked) in bindings.iter().enumerate() {
+            script.run(&format!("queue q{number}; bind amq.headers '' q{number} {asked}"));
+        }
+        let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
+        let properties = headers(&sent);
+        let search = Search { exchange: "amq.headers", key: "", properties: &properties, work_max };
+        let (_, found) = search.in_pieces(&mut script, |_, _| ());
+        prop_assert_eq!(found, search.whole(&mut script));
+    }
+}
