@@ -58,6 +58,19 @@ pub struct DiskOptions {
     pub free_limit: u64,
 }
 
+/// What happens to the disks of a broker between two of its lives.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RestartPlan {
+    /// For how many microseconds it is down.
+    pub down_us: u64,
+    /// Places that are damaged.
+    pub damages: u32,
+    /// The first start cannot read the disks.
+    pub is_unreadable: bool,
+    /// A start that was refused is repeated with a backup.
+    pub restores_backup: bool,
+}
+
 /// A disk, and what its own memory takes.
 struct MeasuredDisk {
     disk: SimulatedDisk,

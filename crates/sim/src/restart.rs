@@ -3,7 +3,7 @@
 //! A start is refused if and only if the damage says so. Then either a backup is restored, or the broker starts without what is
 //! missing, and names that.
 
-use crate::broker_disks::{BrokerDisks, SharedDisk};
+use crate::broker_disks::{BrokerDisks, RestartPlan, SharedDisk};
 use crate::log_survey::{LogSurvey, LostRecords};
 use crate::world::SimulatedWorld;
 use disk::SimulatedDisk;
@@ -11,19 +11,6 @@ use link::sim::SplitMix64;
 use shard::JOURNAL_LOG;
 use store::limits::BLOCK_BYTES;
 use store::{Block, Damage, LogId, OnDamage};
-
-/// What happens to the disks of a broker between two of its lives.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct RestartPlan {
-    /// For how many microseconds it is down.
-    pub down_us: u64,
-    /// Places that are damaged.
-    pub damages: u32,
-    /// The first start cannot read the disks.
-    pub is_unreadable: bool,
-    /// A start that was refused is repeated with a backup.
-    pub restores_backup: bool,
-}
 
 /// The number of a log on one of the disks, and the log of definitions on the last one.
 fn log_of(disks: &BrokerDisks, at: usize) -> LogId {

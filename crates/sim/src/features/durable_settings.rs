@@ -1,8 +1,7 @@
 //! The settings of a run whose broker has a store: how durable its definitions and messages are, what its disks do to it,
 //! when it crashes and stops.
 
-use crate::broker_disks::{CrashKind, DiskOptions};
-use crate::restart::RestartPlan;
+use crate::broker_disks::{CrashKind, DiskOptions, RestartPlan};
 use disk::DiskFaults;
 use link::sim::SplitMix64;
 use std::fmt::{self, Display, Formatter};
