@@ -19,6 +19,7 @@ use crate::ledger::{OldestDelivery, SettlementOutcome};
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
 use crate::message::{BodyRef, Content, Message};
+use crate::page::{PageSummary, PagedMessage};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
 use crate::ready_messages::QueueEntry;
@@ -178,6 +179,27 @@ impl Broker {
         fx: &mut E,
     ) -> bool {
         self.restoration().restore(uid, QueueEntry { position, message, redelivered }, times_returned, fx)
+    }
+
+    /// A page of an earlier life of this broker, beside [`Broker::restore_message`] and in the same order, before
+    /// [`Broker::finish_restore`]. It is ignored if the queue is gone.
+    pub fn restore_page(&mut self, _uid: QueueUid, _page: PageSummary) {}
+
+    /// Bytes of waiting messages of this shard beyond which they leave the memory by [`Effects::page_out`]; zero for never.
+    pub fn set_paging_threshold(&mut self, _bytes: u64) {}
+
+    /// The answer to [`Effects::page_in`]: all messages that are alive of what was asked for, from `first` on. It is ignored if
+    /// the queue is gone, or was purged meanwhile.
+    pub fn paged_in<E: Effects>(
+        &mut self,
+        uid: QueueUid,
+        _first: QueuePosition,
+        messages: Vec<PagedMessage>,
+        fx: &mut E,
+    ) {
+        for PagedMessage { position, message, redelivered, times_returned } in messages {
+            self.restore_message(uid, position, message, redelivered, times_returned, fx);
+        }
     }
 
     /// A durable queue has its messages. The positions of new ones go on from these, one for each priority level that had any.

@@ -96,6 +96,12 @@ pub const SCARCE_CONSUMERS_MAX: usize = 4;
 pub const BINDINGS_COMPARED_MAX: usize = 64;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
+/// Messages of one page, which leaves the memory, and is read, as a whole.
+pub const PAGE_MESSAGES_MAX: usize = 4_096;
+/// Bytes of the messages of one page, unless one message is larger.
+pub const PAGE_BYTES_MAX: u64 = 1 << 20;
+/// The first of the numbers that a shard gives to queues that are not durable and have pages; the store knows these by them.
+pub const PAGED_QUEUE_UID_FIRST: u64 = 1 << 62;
 
 /// Consumers whose permission is reviewed at a time, after users have lost some: a millisecond's work.
 pub const CONSUMERS_REVIEWED_MAX: usize = 1024;

@@ -448,6 +448,15 @@ impl Effects for ShardEffects {
         }
     }
 
+    /// Everything stays in memory.
+    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        false
+    }
+
+    fn page_in(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
+
+    fn forget_paged(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
+
     fn journal(
         &mut self,
         version: u64,

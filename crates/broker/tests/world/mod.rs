@@ -172,6 +172,11 @@ impl Effects for EffectRecorder {
     fn drop_queue(&mut self, queue: QueueUid) {
         self.store.drop_queue(queue);
     }
+    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        false
+    }
+    fn page_in(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
+    fn forget_paged(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
     fn journal(
         &mut self,
         version: u64,
