@@ -8,16 +8,9 @@ use crate::limits::{MESSAGE_OVERHEAD_BYTES, PAGE_MESSAGES_MAX};
 use crate::message::Message;
 use crate::page::{PageSummary, PagedMessage};
 use crate::priority_level::PriorityLevel;
+use crate::queue_entry::QueueEntry;
 use crate::queue_pages::{AskedRange, MessageTotals, QueuePages};
 use crate::work_budget::WorkBudget;
-
-/// A message of a queue with its position.
-pub struct QueueEntry {
-    pub position: QueuePosition,
-    pub message: Message,
-    /// It was delivered before.
-    pub redelivered: bool,
-}
 
 /// The levels above the lowest, each created when its first message arrives.
 #[derive(Default)]
@@ -418,7 +411,7 @@ impl ReadyMessages {
         let front = front.0;
         let mut page = PageSummary::starting_at(QueuePosition::new(level, line.list_front() + front as u64));
         while let Some(message) = line.listed(front + page.count as usize) {
-            if !page.has_room(message.bytes() as u64) {
+            if !page.has_capacity(message.bytes() as u64) {
                 break;
             }
             page.push(message);
