@@ -1,8 +1,9 @@
 //! Recovery of a shard's messages: what its log has goes back to the queues, before any client connects.
 
 use crate::effects::ShardEffects;
+use crate::logged_message::QueuedMessage;
 use crate::sessions::Sessions;
-use broker::{BodyRef, Broker, Content, Message, QueuePosition};
+use broker::{Broker, Message, QueuePosition};
 use catalog::QueueUid;
 use std::time::Instant;
 use store::{
@@ -37,13 +38,7 @@ impl RecoverySink for MessageRestorer<'_> {
     }
 
     fn message(&mut self, message: &StoredMessage<'_>) -> Message {
-        let &StoredMessage { exchange, routing_key, properties, bcc, arrived_us, body } = message;
-        let content = Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc, arrived_us };
-        let pool = broker::Effects::pool(self.effects);
-        match content.share_body(pool) {
-            Some(shared) => Content { body: BodyRef::Large(&shared), ..content }.keep(pool),
-            None => content.keep(pool),
-        }
+        QueuedMessage::read(message, broker::Effects::pool(self.effects)).0
     }
 
     fn restore(&mut self, queue: store::QueueUid, position: Position, message: Message, found: FoundMessage) {
