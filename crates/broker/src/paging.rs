@@ -178,7 +178,7 @@ mod tests {
         assert!(paging.has_capacity(&large));
         paging.note_asked(&large);
         assert!(!paging.has_capacity(&range(1)));
-        [1, 2].map(|index| paging.await_turn(queue(index)));
+        (1..=2).for_each(|index| paging.await_turn(queue(index)));
         assert_eq!((paging.next_turn(), paging.len()), (None, 3));
         paging.note_answered(large.bytes);
         assert_eq!(paging.next_turn(), Some(queue(1)));
