@@ -197,6 +197,11 @@ impl QueuePages {
         self.get(level).is_some()
     }
 
+    /// Whether a level has pages, and not only a front.
+    pub fn has_pages(&self, level: u8) -> bool {
+        self.get(level).is_some_and(|pages| !pages.pages.is_empty())
+    }
+
     /// Where the front of a level begins, or its first page if it has no front.
     pub fn first(&self, level: u8) -> Option<QueuePosition> {
         self.get(level)?.first()

@@ -301,8 +301,17 @@ impl ReadyMessages {
         if !is_sound || page.first.number() < line.next_number() {
             return false;
         }
+        let mut pages = self.pages.take().unwrap_or_default();
+        let line = self.line_mut(level);
+        while !pages.has_pages(level)
+            && let Some((number, message)) = line.pop_list()
+        {
+            pages.push_front(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false });
+        }
         line.skip_to(page.end.number());
-        self.pages.get_or_insert_default().push(page);
+        self.note_taken(level);
+        pages.push(page);
+        self.pages = Some(pages);
         self.add_totals(page.totals());
         true
     }
