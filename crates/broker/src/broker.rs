@@ -22,7 +22,7 @@ use crate::message::{BodyRef, Content, Message};
 use crate::page::{PageSummary, PagedMessage};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
-use crate::ready_messages::QueueEntry;
+use crate::queue_entry::QueueEntry;
 use crate::requests::Requests;
 use crate::restoration::Restoration;
 use crate::session_state::{ReadControl, SessionLogin};
@@ -196,8 +196,8 @@ impl Broker {
         dispatcher.flow.set_paging(bytes > 0);
     }
 
-    /// The answer to [`Effects::page_in`]: all messages that are alive of what was asked for, from `first` on. It is ignored if
-    /// the queue is gone, or was purged meanwhile.
+    /// The answer to [`Effects::page_in`]: all messages that are alive of what was asked for from the position `first` on. It is
+    /// ignored if the queue is gone, or was purged meanwhile.
     pub fn paged_in<E: Effects>(
         &mut self,
         uid: QueueUid,

@@ -74,6 +74,7 @@ mod publish_route;
 mod publishing;
 mod purged_messages;
 mod queue;
+mod queue_entry;
 mod queue_housekeeping;
 mod queue_pages;
 mod queue_timers;

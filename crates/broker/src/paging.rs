@@ -87,7 +87,7 @@ impl Paging {
     }
 
     /// Whether a queue may ask for messages now.
-    pub fn has_room(&self, range: &AskedRange) -> bool {
+    pub fn has_capacity(&self, range: &AskedRange) -> bool {
         self.asked_bytes == 0 || self.asked_bytes + range.bytes <= PAGE_IN_BYTES_MAX
     }
 
@@ -143,5 +143,48 @@ impl Paging {
     /// Requests that are under way or wait.
     pub fn len(&self) -> usize {
         self.turns.len() + self.gets.values().map(VecDeque::len).sum::<usize>() + usize::from(self.asked_bytes > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::QueuePosition;
+
+    #[test]
+    fn queues_keep_less_the_more_the_threshold_is_exceeded() {
+        let mut paging = Paging::default();
+        assert!(!paging.is_exceeded(u64::MAX - 1), "without a threshold nothing leaves");
+        paging.set_threshold(64 << 20);
+        assert!(!paging.is_exceeded(64 << 20) && paging.is_exceeded((64 << 20) + 1));
+        assert_eq!([0, 64 << 20].map(|waiting| paging.page_bytes(waiting)), [PAGE_BYTES_MAX; 2]);
+        let kept: Vec<u64> = (64..=82).map(|mebibytes| paging.page_bytes(mebibytes << 20)).collect();
+        assert!(kept.is_sorted_by(|more, less| more >= less), "{kept:?}");
+        assert_eq!(kept.last(), Some(&(PAGE_BYTES_MAX >> PAGING_HALVINGS_MAX)));
+        paging.set_threshold(1 << 20);
+        assert_eq!(paging.page_bytes(0), (1 << 20) / PAGING_THRESHOLD_PER_PAGE, "a small shard has small pages");
+        paging.note_written(false, 1 << 20);
+        assert!(!paging.is_exceeded(2 << 20) && paging.is_exceeded((2 << 20) + 1), "it is offered again later");
+        paging.note_written(true, 1 << 20);
+        assert!(paging.is_exceeded((1 << 20) + 1));
+    }
+
+    #[test]
+    fn one_large_request_is_let_in_alone_and_others_wait_for_their_turns() {
+        let queue = |index| QueueId { index, serial: 1 };
+        let range = |bytes| AskedRange { first: QueuePosition(0), end: QueuePosition(1), bytes };
+        let mut paging = Paging::default();
+        let large = range(PAGE_IN_BYTES_MAX * 2);
+        assert!(paging.has_capacity(&large));
+        paging.note_asked(&large);
+        assert!(!paging.has_capacity(&range(1)));
+        (1..=2).for_each(|index| paging.await_turn(queue(index)));
+        assert_eq!((paging.next_turn(), paging.len()), (None, 3));
+        paging.note_answered(large.bytes);
+        assert_eq!(paging.next_turn(), Some(queue(1)));
+        paging.await_turn(queue(1));
+        paging.put_back_turn();
+        assert_eq!([(); 3].map(|()| paging.next_turn()), [Some(queue(1)), Some(queue(2)), None]);
+        assert_eq!(paging.len(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use crate::chunked_queue::ChunkedQueue;
 use crate::ids::QueuePosition;
 use crate::message::Message;
-use crate::ready_messages::QueueEntry;
+use crate::queue_entry::QueueEntry;
 use std::collections::BTreeMap;
 
 struct RequeuedMessage {

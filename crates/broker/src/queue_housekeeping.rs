@@ -257,7 +257,7 @@ impl QueueHousekeeping {
             && let Some(range) = queue.ready.next_range(page_bytes, is_demanded)
             && let Some(pages) = queue.ready.pages_mut()
         {
-            if !self.paging.has_room(&range) {
+            if !self.paging.has_capacity(&range) {
                 if !std::mem::replace(&mut pages.awaits_turn, true) {
                     self.paging.await_turn(id);
                 }

@@ -6,7 +6,7 @@ use crate::ids::QueuePosition;
 use crate::limits::{MESSAGE_OVERHEAD_BYTES, PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, PAGES_ASKED_MAX};
 use crate::message::Message;
 use crate::page::{PageSummary, PagedMessage};
-use crate::ready_messages::QueueEntry;
+use crate::queue_entry::QueueEntry;
 use std::collections::VecDeque;
 
 /// Messages, and their bytes.
@@ -62,7 +62,7 @@ impl PageSummary {
     }
 
     /// Whether it has room for a message of so many bytes.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+    pub(crate) fn has_capacity(&self, bytes: u64) -> bool {
         (self.count as usize) < PAGE_MESSAGES_MAX && (self.count == 0 || self.bytes + bytes <= PAGE_BYTES_MAX)
     }
 
@@ -195,6 +195,11 @@ impl QueuePages {
 
     pub fn has_level(&self, level: u8) -> bool {
         self.get(level).is_some()
+    }
+
+    /// Whether a level has pages, and not only a front.
+    pub fn has_pages(&self, level: u8) -> bool {
+        self.get(level).is_some_and(|pages| !pages.pages.is_empty())
     }
 
     /// Where the front of a level begins, or its first page if it has no front.
@@ -349,5 +354,67 @@ impl QueuePages {
     pub fn has_in_front(&self, position: QueuePosition) -> bool {
         let pages = self.get(position.level());
         pages.is_some_and(|pages| pages.front.binary_search_by_key(&position, |entry| entry.position).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{BodyRef, Content};
+    use slab::{Pool, PoolOptions};
+
+    fn page(first: u64, count: u32) -> PageSummary {
+        let first = QueuePosition(first);
+        let end = QueuePosition(first.0 + u64::from(count));
+        let (bytes, body_bytes) = (u64::from(count) * 100, u64::from(count) * 90);
+        PageSummary { end, count, bytes, body_bytes, ..PageSummary::starting_at(first) }
+    }
+
+    fn paged(pool: &Pool, position: u64) -> PagedMessage {
+        let body = BodyRef::Small(&[0; 90]);
+        let message = Content { routing_key: b"12345678", body, ..Content::EMPTY }.keep(pool);
+        PagedMessage { position: QueuePosition(position), message, redelivered: false, times_returned: 0 }
+    }
+
+    #[test]
+    fn small_pages_that_follow_one_another_are_one_until_it_is_asked_for() {
+        let mut pages = QueuePages::default();
+        (0..10).for_each(|at| pages.push(page(10 * at, 10)));
+        assert_eq!((pages.len(), pages.paged.messages), (1, 100));
+        pages.push(page(101, 10));
+        assert_eq!(pages.len(), 2, "a position is missing between them");
+        let range = pages.next_range(0, 1 << 20, true).expect("the first page");
+        assert_eq!((range.first.0, range.end.0), (0, 100));
+        pages.ask(range);
+        pages.push(page(111, PAGE_MESSAGES_MAX as u32 - 10));
+        assert_eq!(pages.len(), 2);
+        pages.push(page(111 + PAGE_MESSAGES_MAX as u64 - 10, 1));
+        assert_eq!(pages.len(), 3, "a page is no larger");
+        assert!(pages.head_page(0).is_none() && pages.drop_head_page(0).is_none(), "it was asked for");
+    }
+
+    #[test]
+    fn a_page_may_come_in_parts_and_with_less_than_it_had() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut pages = QueuePages::default();
+        pages.push(page(0, 100));
+        let part = pages.next_range(0, 10 * (100 + MESSAGE_OVERHEAD_BYTES), true).expect("a part");
+        assert_eq!((part.first.0, part.end.0), (0, 10));
+        assert!(pages.next_range(0, 1_000, false).is_none(), "nobody wants it");
+        pages.ask(part);
+        assert!(pages.page_in(QueuePosition(1), std::iter::empty()).is_none(), "nobody has asked for that");
+        // What was not asked for or is out of order is left out.
+        let messages = [2, 3, 3, 1, 9, 10].map(|position| paged(&pool, position));
+        let (_, found, less) = pages.page_in(QueuePosition(0), messages.into_iter()).expect("asked for");
+        assert_eq!((found.messages, less.messages, pages.paged.messages, pages.len()), (3, 3, 97, 1));
+        assert!(pages.has_in_front(QueuePosition(9)) && !pages.has_in_front(QueuePosition(1)));
+        let rest = pages.next_range(0, 1 << 20, true).expect("the rest");
+        assert_eq!((rest.first.0, rest.end.0, pages.asked_bytes), (10, 100, 0));
+        pages.ask(rest);
+        let (_, found, less) = pages.page_in(QueuePosition(10), std::iter::once(paged(&pool, 50))).expect("asked for");
+        assert_eq!((found.messages, less.messages), (1, 97), "the others are gone");
+        assert_eq!((pages.paged, pages.len(), pages.asked_bytes), (MessageTotals::default(), 0, 0));
+        let positions: Vec<u64> = std::iter::from_fn(|| Some(pages.pop(0)?.position.0)).collect();
+        assert_eq!((positions, pages.is_empty()), (vec![2, 3, 9, 50], true));
     }
 }

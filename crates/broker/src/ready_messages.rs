@@ -8,16 +8,9 @@ use crate::limits::{MESSAGE_OVERHEAD_BYTES, PAGE_MESSAGES_MAX};
 use crate::message::Message;
 use crate::page::{PageSummary, PagedMessage};
 use crate::priority_level::PriorityLevel;
+use crate::queue_entry::QueueEntry;
 use crate::queue_pages::{AskedRange, MessageTotals, QueuePages};
 use crate::work_budget::WorkBudget;
-
-/// A message of a queue with its position.
-pub struct QueueEntry {
-    pub position: QueuePosition,
-    pub message: Message,
-    /// It was delivered before.
-    pub redelivered: bool,
-}
 
 /// The levels above the lowest, each created when its first message arrives.
 #[derive(Default)]
@@ -308,8 +301,17 @@ impl ReadyMessages {
         if !is_sound || page.first.number() < line.next_number() {
             return false;
         }
+        let mut pages = self.pages.take().unwrap_or_default();
+        let line = self.line_mut(level);
+        while !pages.has_pages(level)
+            && let Some((number, message)) = line.pop_list()
+        {
+            pages.push_front(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false });
+        }
         line.skip_to(page.end.number());
-        self.pages.get_or_insert_default().push(page);
+        self.note_taken(level);
+        pages.push(page);
+        self.pages = Some(pages);
         self.add_totals(page.totals());
         true
     }
@@ -418,7 +420,7 @@ impl ReadyMessages {
         let front = front.0;
         let mut page = PageSummary::starting_at(QueuePosition::new(level, line.list_front() + front as u64));
         while let Some(message) = line.listed(front + page.count as usize) {
-            if !page.has_room(message.bytes() as u64) {
+            if !page.has_capacity(message.bytes() as u64) {
                 break;
             }
             page.push(message);

@@ -7,7 +7,7 @@ use crate::effects::Effects;
 use crate::forwarder::Forwarder;
 use crate::ids::{QueuePosition, StoredPosition};
 use crate::page::PageSummary;
-use crate::ready_messages::QueueEntry;
+use crate::queue_entry::QueueEntry;
 use catalog::{Catalog, QueueUid};
 
 /// What a message from the store may touch.

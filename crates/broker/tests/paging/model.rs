@@ -36,7 +36,7 @@ fn queues() -> Vec<(String, Table, bool)> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ClientStep {
     Publish {
         queue: usize,
         count: usize,
@@ -75,7 +75,7 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ClientStep> {
     let queue = 0..queues().len();
     let publish = (
         queue.clone(),
@@ -87,22 +87,22 @@ fn step() -> impl Strategy<Value = Step> {
     );
     prop_oneof![
         12 => publish.prop_map(|(queue, count, bytes, priority, persistent, expiration_ms)| {
-            Step::Publish { queue, count, bytes, priority, persistent, expiration_ms }
+            ClientStep::Publish { queue, count, bytes, priority, persistent, expiration_ms }
         }),
-        6 => (queue.clone(), any::<bool>()).prop_map(|(queue, no_ack)| Step::Get { queue, no_ack }),
+        6 => (queue.clone(), any::<bool>()).prop_map(|(queue, no_ack)| ClientStep::Get { queue, no_ack }),
         4 => (queue.clone(), 0..9_u16, prop::bool::weighted(0.2))
-            .prop_map(|(queue, prefetch, no_ack)| Step::Consume { queue, prefetch, no_ack }),
-        2 => queue.clone().prop_map(|queue| Step::Cancel { queue }),
+            .prop_map(|(queue, prefetch, no_ack)| ClientStep::Consume { queue, prefetch, no_ack }),
+        2 => queue.clone().prop_map(|queue| ClientStep::Cancel { queue }),
         10 => (queue.clone(), 0..9_usize, any::<bool>(), 0..4_u8)
-            .prop_map(|(queue, nth, multiple, outcome)| Step::Settle { queue, nth, multiple, outcome }),
-        1 => queue.clone().prop_map(|queue| Step::Purge { queue }),
-        1 => queue.prop_map(|queue| Step::Delete { queue }),
-        3 => (0..7_u64).prop_map(|ms| Step::Advance { ms }),
+            .prop_map(|(queue, nth, multiple, outcome)| ClientStep::Settle { queue, nth, multiple, outcome }),
+        1 => queue.clone().prop_map(|queue| ClientStep::Purge { queue }),
+        1 => queue.prop_map(|queue| ClientStep::Delete { queue }),
+        3 => (0..7_u64).prop_map(|ms| ClientStep::Advance { ms }),
     ]
 }
 
 /// The client that takes the messages of one queue: the order between queues is nobody's promise.
-struct Taker {
+struct QueueClient {
     client: WorldConnection,
     /// Its deliveries that are not settled.
     unsettled: BTreeSet<u64>,
@@ -113,16 +113,16 @@ struct Taker {
 /// Each queue has one consumer at a time: which of several gets a message depends on when it is there.
 const TAG: &str = "c";
 
-impl Taker {
+impl QueueClient {
     /// Notes which deliveries are to be settled.
-    fn note_deliveries(&mut self, step: &Step, sent: &str) {
+    fn note_deliveries(&mut self, step: &ClientStep, sent: &str) {
         for event in sent.split(" | ") {
-            if let (true, Step::Consume { no_ack, .. }) = (event.starts_with("consume-ok"), step) {
+            if let (true, ClientStep::Consume { no_ack, .. }) = (event.starts_with("consume-ok"), step) {
                 self.no_ack = *no_ack;
             }
             let Some((tag, rest)) = event.split_once('#') else { continue };
             let Some(number) = rest.split('=').next().and_then(|number| number.parse().ok()) else { continue };
-            let is_taken = matches!(step, Step::Get { no_ack: true, .. });
+            let is_taken = matches!(step, ClientStep::Get { no_ack: true, .. });
             if !(if tag == "got" { is_taken } else { self.no_ack }) {
                 self.unsettled.insert(number);
             }
@@ -135,7 +135,7 @@ struct Party {
     world: BrokerWorld,
     owner: WorldConnection,
     publisher: WorldConnection,
-    takers: Vec<Taker>,
+    clients: Vec<QueueClient>,
     published: usize,
     choice: usize,
 }
@@ -150,13 +150,13 @@ impl Party {
             world.switch_paging_on(bytes);
         }
         let [owner, publisher] = [1, 2].map(|slot| world.connect((slot - 1) % usize::from(shards), slot as u32));
-        let takers = (0..queues().len()).map(|queue| Taker {
+        let clients = (0..queues().len()).map(|queue| QueueClient {
             client: world.connect(queue % usize::from(shards), queue as u32 + 3),
             unsettled: BTreeSet::new(),
             no_ack: false,
         });
-        let takers = takers.collect();
-        let mut party = Party { world, owner, publisher, takers, published: 0, choice };
+        let clients = clients.collect();
+        let mut party = Party { world, owner, publisher, clients, published: 0, choice };
         (0..queues().len()).for_each(|queue| party.declare(queue));
         party
     }
@@ -182,10 +182,10 @@ impl Party {
     }
 
     /// Does a step. Returns what clients were sent.
-    fn run(&mut self, step: &Step) -> Vec<String> {
+    fn run(&mut self, step: &ClientStep) -> Vec<String> {
         let queues = queues();
         match *step {
-            Step::Publish { queue, count, bytes, priority, persistent, expiration_ms } => {
+            ClientStep::Publish { queue, count, bytes, priority, persistent, expiration_ms } => {
                 for _ in 0..count {
                     self.published += 1;
                     let expiration =
@@ -198,21 +198,21 @@ impl Party {
                     self.settle_down();
                 }
             }
-            Step::Get { queue, no_ack } => {
+            ClientStep::Get { queue, no_ack } => {
                 let get = basic::Get { queue: short(&queues[queue].0), no_ack };
-                self.world.command(self.takers[queue].client, get);
+                self.world.command(self.clients[queue].client, get);
             }
-            Step::Consume { queue, prefetch, no_ack } => {
-                let client = self.takers[queue].client;
+            ClientStep::Consume { queue, prefetch, no_ack } => {
+                let client = self.clients[queue].client;
                 super::prefetch(&mut self.world, client, prefetch, false);
                 super::consume(&mut self.world, client, &queues[queue].0, TAG, no_ack);
             }
-            Step::Cancel { queue } => {
+            ClientStep::Cancel { queue } => {
                 let cancel = basic::Cancel { consumer_tag: short(TAG), no_wait: false };
-                self.world.command(self.takers[queue].client, cancel);
+                self.world.command(self.clients[queue].client, cancel);
             }
-            Step::Settle { queue, nth, multiple, outcome } => {
-                let Taker { client, unsettled, .. } = &mut self.takers[queue];
+            ClientStep::Settle { queue, nth, multiple, outcome } => {
+                let QueueClient { client, unsettled, .. } = &mut self.clients[queue];
                 let Some(&tag) = unsettled.iter().nth(nth) else { return Vec::new() };
                 unsettled.retain(|&other| if multiple { other > tag } else { other != tag });
                 let (client, delivery_tag) = (*client, DeliveryTag(tag));
@@ -221,10 +221,10 @@ impl Party {
                     _ => self.world.command(client, basic::Nack { delivery_tag, multiple, requeue: outcome == 2 }),
                 }
             }
-            Step::Purge { queue } => {
+            ClientStep::Purge { queue } => {
                 self.world.command(self.owner, queue::Purge { queue: short(&queues[queue].0), no_wait: false });
             }
-            Step::Delete { queue } => {
+            ClientStep::Delete { queue } => {
                 let (if_unused, if_empty, no_wait) = (false, false, false);
                 let name = &queues[queue].0;
                 let delete = queue::Delete { queue: short(name), if_unused, if_empty, no_wait };
@@ -232,7 +232,7 @@ impl Party {
                 self.settle_down();
                 self.declare(queue);
             }
-            Step::Advance { ms } => {
+            ClientStep::Advance { ms } => {
                 for _ in 0..ms {
                     self.world.advance(1);
                     self.settle_down();
@@ -241,9 +241,9 @@ impl Party {
         }
         self.settle_down();
         let mut sent = [self.owner, self.publisher].map(|client| self.world.sent(client)).to_vec();
-        for taker in &mut self.takers {
-            sent.push(self.world.sent(taker.client));
-            taker.note_deliveries(step, &sent[sent.len() - 1]);
+        for each in &mut self.clients {
+            sent.push(self.world.sent(each.client));
+            each.note_deliveries(step, &sent[sent.len() - 1]);
         }
         sent
     }
@@ -269,7 +269,7 @@ impl Party {
             self.world.command(self.owner, queue::Delete { queue, if_unused, if_empty, no_wait });
         }
         self.settle_down();
-        for client in self.takers.iter().map(|taker| taker.client).chain([self.owner, self.publisher]) {
+        for client in self.clients.iter().map(|each| each.client).chain([self.owner, self.publisher]) {
             self.world.disconnect(client);
         }
         self.settle_down();
