@@ -11,13 +11,18 @@ pub(crate) struct QueuedMessage(pub Message);
 impl QueuedMessage {
     /// Copies a message that was read into message memory.
     pub fn read(message: &StoredMessage<'_>, pool: &Pool) -> Self {
-        let &StoredMessage { exchange, routing_key, properties, bcc, arrived_us, body } = message;
-        let content = Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc, arrived_us };
+        let content = content_of(message);
         QueuedMessage(match content.share_body(pool) {
             Some(shared) => Content { body: BodyRef::Large(&shared), ..content }.keep(pool),
             None => content.keep(pool),
         })
     }
+}
+
+/// A message that was read, where it was read.
+pub(crate) fn content_of<'a>(message: &StoredMessage<'a>) -> Content<'a> {
+    let &StoredMessage { exchange, routing_key, properties, bcc, arrived_us, body } = message;
+    Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc, arrived_us }
 }
 
 impl store::LoggedMessage for QueuedMessage {

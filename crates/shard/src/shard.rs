@@ -279,7 +279,7 @@ impl Shard {
         let Sessions { broker, effects, shared, .. } = &mut self.dispatcher.sessions;
         broker.use_store();
         broker.set_paging_threshold(if store.can_page() { shared.paging_threshold() } else { 0 });
-        effects.store = Some(Box::new(store));
+        effects.set_store(store);
     }
 
     /// Writes what is not durable yet, because the broker stops; `wait` waits until the disk has done something.

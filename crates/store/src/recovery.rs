@@ -26,8 +26,8 @@ pub trait RecoverySink {
     /// Whether the queue exists. What the log has of others is dead.
     fn is_there(&mut self, queue: QueueUid) -> bool;
 
-    /// A message was found. It may turn out to be settled.
-    fn message(&mut self, message: &StoredMessage<'_>) -> Self::Message;
+    /// A message of this queue was found, and may be found in others, too. It may turn out to be settled.
+    fn message(&mut self, queue: QueueUid, message: &StoredMessage<'_>) -> Self::Message;
 
     /// A message is alive: those of a queue one after another, in the order of their positions.
     fn restore(&mut self, queue: QueueUid, position: Position, message: Self::Message, found: FoundMessage);

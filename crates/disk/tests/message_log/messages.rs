@@ -90,7 +90,7 @@ impl RecoverySink for Found {
         self.queues.contains(&queue)
     }
 
-    fn message(&mut self, message: &StoredMessage<'_>) -> u64 {
+    fn message(&mut self, _: QueueUid, message: &StoredMessage<'_>) -> u64 {
         Message::id_of(message)
     }
 

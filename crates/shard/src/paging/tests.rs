@@ -40,7 +40,7 @@ impl Disk for HeldDisk {
     }
 }
 
-struct World {
+struct PagingStore {
     store: MessageStore,
     disk: HeldDisk,
     /// Opened by the first page that needs it.
@@ -61,12 +61,12 @@ fn number_of(message: &Message) -> u64 {
     u64::from_le_bytes(body[..8].try_into().expect("eight bytes"))
 }
 
-impl World {
-    fn new() -> World {
-        World::with_spill_capacity(u64::MAX)
+impl PagingStore {
+    fn new() -> PagingStore {
+        PagingStore::with_spill_capacity(u64::MAX)
     }
 
-    fn with_spill_capacity(spill_capacity: u64) -> World {
+    fn with_spill_capacity(spill_capacity: u64) -> PagingStore {
         let disk = HeldDisk::new(1);
         let options =
             MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };
@@ -80,7 +80,7 @@ impl World {
             Ok(Box::new(disk))
         }));
         let pool = Pool::new(PoolOptions::default());
-        World { store, disk, spill, spill_capacity, pool, now_us: 1_000_000 }
+        PagingStore { store, disk, spill, spill_capacity, pool, now_us: 1_000_000 }
     }
 
     fn spill(&self) -> Option<HeldDisk> {
@@ -126,7 +126,7 @@ impl World {
         self.store.page_in(queue, QueuePosition(positions.start), QueuePosition(positions.end));
         for _ in 0..3 {
             self.run();
-            let World { store, pool, .. } = self;
+            let PagingStore { store, pool, .. } = self;
             if let Some(page) = store.take_page(pool) {
                 assert_eq!((page.queue.0, page.first.0), (queue.number(), positions.start));
                 for PagedMessage { position, message, .. } in &page.messages {
@@ -146,7 +146,7 @@ impl World {
 
 #[test]
 fn what_is_dense_in_the_log_is_not_written_again_and_comes_back_with_its_history() {
-    let mut world = World::new();
+    let mut world = PagingStore::new();
     world.append(queue(5), 1..3_000);
     assert!(world.page_out(queue(5), 1..1_000), "before it is written");
     world.run();
@@ -165,7 +165,7 @@ fn what_is_dense_in_the_log_is_not_written_again_and_comes_back_with_its_history
 
 #[test]
 fn what_the_log_does_not_have_is_spilled_and_pages_are_put_together_in_their_order() {
-    let mut world = World::new();
+    let mut world = PagingStore::new();
     let even = |position: &u64| position.is_multiple_of(2);
     for position in (1..2_000).filter(even) {
         world.append(queue(5), position..position + 1);
@@ -189,7 +189,7 @@ fn what_the_log_does_not_have_is_spilled_and_pages_are_put_together_in_their_ord
 
 #[test]
 fn queues_with_little_in_each_group_are_spilled_and_read_from_there() {
-    let mut world = World::new();
+    let mut world = PagingStore::new();
     let queues: Vec<QueueUid> = (1..100).map(queue).collect();
     for position in 1..100 {
         for &queue in &queues {
@@ -217,7 +217,7 @@ fn queues_with_little_in_each_group_are_spilled_and_read_from_there() {
 
 #[test]
 fn what_is_forgotten_on_pages_does_not_come_back_and_takes_no_memory() {
-    let mut world = World::new();
+    let mut world = PagingStore::new();
     world.append(queue(5), 1..100);
     assert!(world.page_out(queue(5), 1..200));
     world.run();
@@ -233,7 +233,7 @@ fn what_is_forgotten_on_pages_does_not_come_back_and_takes_no_memory() {
 
 #[test]
 fn without_space_for_the_spill_log_messages_stay_in_memory_but_for_those_that_the_log_has() {
-    let mut world = World::with_spill_capacity(SEGMENT_BYTES_DEFAULT / 2);
+    let mut world = PagingStore::with_spill_capacity(SEGMENT_BYTES_DEFAULT / 2);
     assert!(world.page_out(queue(5), 1..10), "it is opened");
     world.run();
     assert!(!world.page_out(queue(5), 10..20), "{} bytes are not enough", world.spill_capacity);
@@ -250,7 +250,7 @@ fn without_space_for_the_spill_log_messages_stay_in_memory_but_for_those_that_th
 #[test]
 fn damage_and_errors_of_the_spill_log_end_the_store() {
     for is_damaged in [true, false] {
-        let mut world = World::new();
+        let mut world = PagingStore::new();
         assert!(world.page_out(queue(5), 1..100));
         world.run();
         let spill = world.spill().expect("it was opened");
@@ -265,7 +265,7 @@ fn damage_and_errors_of_the_spill_log_end_the_store() {
         world.store.page_in(queue(5), QueuePosition(1), QueuePosition(100));
         for _ in 0..3 {
             world.run();
-            let World { store, pool, .. } = &mut world;
+            let PagingStore { store, pool, .. } = &mut world;
             let page = store.take_page(pool);
             assert!(page.is_none_or(|page| page.messages.is_empty()), "nothing of it can be read");
         }

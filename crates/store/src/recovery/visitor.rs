@@ -126,7 +126,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
 
     fn message(&mut self, queue: usize, position: Position, message: &StoredMessage<'_>) {
         // Another record may enter it into a queue that is there.
-        let built = self.sink.message(message);
+        let built = self.sink.message(self.queues[queue].uid, message);
         self.last_message = Some(built.clone());
         let extent = self.extent();
         let bytes = message.body.len() as u64 + MESSAGE_OVERHEAD_BYTES;
@@ -145,7 +145,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
             return;
         }
         let Some(large) = self.large.take() else { return };
-        let built = self.sink.message(&large.message.stored());
+        let built = self.sink.message(self.queues[large.queue].uid, &large.message.stored());
         let bytes = large.message.body_bytes() + MESSAGE_OVERHEAD_BYTES;
         let placed = Placed { message: built, extent: large.extent, bytes };
         self.change(large.queue, Change::Message { position: large.position, placed });
