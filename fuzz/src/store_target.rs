@@ -216,7 +216,7 @@ impl RecoverySink for Restored {
     fn is_there(&mut self, queue: QueueUid) -> bool {
         queue.0 % 4 != 3
     }
-    fn message(&mut self, message: &StoredMessage<'_>) -> usize {
+    fn message(&mut self, _: QueueUid, message: &StoredMessage<'_>) -> usize {
         message.body.len()
     }
     fn restore(&mut self, queue: QueueUid, position: Position, _: usize, _: FoundMessage) {
@@ -232,6 +232,7 @@ impl RecoverySink for Restored {
 }
 
 /// A message that nobody writes.
+#[derive(Clone)]
 struct NoMessage;
 
 impl LoggedMessage for NoMessage {

@@ -19,9 +19,10 @@ use crate::ledger::{OldestDelivery, SettlementOutcome};
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
 use crate::message::{BodyRef, Content, Message};
+use crate::page::{PageSummary, PagedMessage};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
-use crate::ready_messages::QueueEntry;
+use crate::queue_entry::QueueEntry;
 use crate::requests::Requests;
 use crate::restoration::Restoration;
 use crate::session_state::{ReadControl, SessionLogin};
@@ -123,7 +124,7 @@ impl Broker {
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 15] {
+    pub fn census(&self) -> [(&'static str, usize); 17] {
         let dispatcher = &self.data.dispatcher;
         let housekeeping = &dispatcher.queues.housekeeping;
         [
@@ -140,6 +141,8 @@ impl Broker {
             ("queues that are full", dispatcher.flow.full_len()),
             ("timers", housekeeping.timers.len()),
             ("delayed messages", self.data.forwarder.delayed_len()),
+            ("pages", housekeeping.paging.pages),
+            ("requests for pages", housekeeping.paging.len()),
             ("dead letters", housekeeping.dead_letters.len()),
             ("deferred work", self.sessions.deferred.len()),
         ]
@@ -179,6 +182,34 @@ impl Broker {
         fx: &mut E,
     ) -> bool {
         self.restoration().restore(uid, QueueEntry { position, message, redelivered }, times_returned, fx)
+    }
+
+    /// A page of an earlier life of this broker, beside [`Broker::restore_message`] and in the same order, before
+    /// [`Broker::finish_restore`]. It is ignored if the queue is gone.
+    pub fn restore_page(&mut self, uid: QueueUid, page: PageSummary) {
+        self.restoration().restore_page(uid, page);
+    }
+
+    /// Bytes of waiting messages of this shard beyond which they leave the memory by [`Effects::page_out`]; zero for never.
+    pub fn set_paging_threshold(&mut self, bytes: u64) {
+        let dispatcher = &mut self.data.dispatcher;
+        dispatcher.queues.housekeeping.paging.set_threshold(bytes);
+        dispatcher.flow.set_paging(bytes > 0);
+    }
+
+    /// The answer to [`Effects::page_in`]: all messages that are alive of what was asked for from the position `first` on. It is
+    /// ignored if the queue is gone, or was purged meanwhile.
+    pub fn paged_in<E: Effects>(
+        &mut self,
+        uid: QueueUid,
+        first: QueuePosition,
+        messages: Vec<PagedMessage>,
+        fx: &mut E,
+    ) {
+        if let Some(id) = self.data.dispatcher.pager().page_in(uid, first, messages, fx) {
+            self.requests().answer_gets(id, fx);
+            self.control().dispatch_due(fx);
+        }
     }
 
     /// A durable queue has its messages. The positions of new ones go on from these, one for each priority level that had any.

@@ -115,8 +115,19 @@ pub trait Effects {
     fn settled(&mut self) -> AppendResult;
     /// Somebody waits for this ticket: it is to become durable soon.
     fn await_durable(&mut self, ticket: u64);
-    /// A durable queue is gone, with all its messages.
+    /// A queue is gone, with all its messages, on pages or not: a durable one, or one of which messages were paged out.
     fn drop_queue(&mut self, queue: QueueUid);
+    /// Takes over waiting messages of one level of a queue, in the order of their positions, until they are asked for again: they
+    /// leave the memory. Returns false if that is impossible now: they stay. Messages in the store are not written again; a
+    /// queue that is not durable has a number of the shard's own for its pages, from
+    /// [`PAGED_QUEUE_UID_FIRST`](crate::limits::PAGED_QUEUE_UID_FIRST) on.
+    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool;
+    /// The messages of a page that are still there are wanted, from one position up to another: `Broker::paged_in` follows once,
+    /// for the requests of a queue in their order.
+    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition);
+    /// A queue is done with what it has on pages, from one position up to another. It may have asked for some of it, and be gone
+    /// itself.
+    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition);
     /// Shard 0 has executed a definition that changed something. Returns whether its outcome waits until
     /// `Broker::definitions_durable` says that this version is durable: only if it changed what survives a restart, and there
     /// is a store.

@@ -6,7 +6,7 @@ use crate::effects::{AppendResult, Effects};
 use crate::ids::{ConsumerRef, QueuePosition};
 use crate::message::{Content, Message};
 use crate::payload::Payload;
-use crate::ready_messages::QueueEntry;
+use crate::queue_entry::QueueEntry;
 use crate::requests::Requests;
 use crate::shard_answers::RemoteResult;
 use crate::shard_message::{ShardBatch, ShardMessage, ShardPayload};

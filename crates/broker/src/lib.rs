@@ -13,6 +13,7 @@
 //! | `publishing` | from a publish or a commit to routed messages and confirms |
 //! | `memory_growth` | which commands take memory, and may have to wait for it |
 //! | `data_plane` | owns the objects through which messages pass |
+//! | `pager` | messages of queues leave the memory, and return to it |
 //! | `restoration` | queues get the messages of an earlier life of the broker |
 //! | `dead_letter_router`, `forwarder` | routed messages go to queues, other shards, delaying exchanges |
 //! | `dispatcher` | which consumer gets the next message of a queue |
@@ -61,16 +62,22 @@ mod ledger;
 pub mod limits;
 mod memory_growth;
 mod message;
+mod page;
 mod paged_slot_map;
+mod pager;
+mod paging;
 mod payload;
 mod pending_dead_letters;
 mod pending_purges;
+mod priority_level;
 mod publish_answers;
 mod publish_route;
 mod publishing;
 mod purged_messages;
 mod queue;
+mod queue_entry;
 mod queue_housekeeping;
+mod queue_pages;
 mod queue_timers;
 mod queues;
 mod ready_messages;
@@ -101,6 +108,7 @@ pub use ids::{ConnectionSlot, QueuePosition};
 pub use ledger::OldestDelivery;
 pub use memory_growth::MemoryUse;
 pub use message::{BodyRef, Content, Message};
+pub use page::{PageSummary, PagedMessage};
 pub use publishing::Publish;
 pub use queue::Queue;
 pub use session_state::{ClientCapabilities, ReadControl, SessionLogin};

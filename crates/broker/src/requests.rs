@@ -9,9 +9,10 @@ use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
 use crate::limits::DEFINITIONS_PER_BATCH_MAX;
+use crate::paging::WaitingGet;
 use crate::pending_purges::{PendingPurge, PurgeStep};
+use crate::queue_entry::QueueEntry;
 use crate::queues::GetResult;
-use crate::ready_messages::QueueEntry;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
 use crate::shard_message::{QueueRequest, QueueResponse, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Definition, Name, QueueId, Refusal, ResourceKind, ShardId};
@@ -104,7 +105,11 @@ impl Requests<'_> {
             QueueRequest::ReplyConsumer(_) => QueueResponse::Gone,
             QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
             QueueRequest::Purge => match dispatcher.queues.purge(id) {
-                Some(purged) => self.begin_purge(PendingPurge::new(purged, messages, requester), fx),
+                Some(purged) => {
+                    let response = self.begin_purge(PendingPurge::new(purged, messages, requester), fx);
+                    self.control.data.dispatcher.pager().run_turns(fx);
+                    response
+                }
                 None => QueueResponse::Counts { messages, consumers },
             },
             QueueRequest::Deletable { if_empty, .. } if if_empty && messages > 0 => {
@@ -117,6 +122,10 @@ impl Requests<'_> {
             QueueRequest::Get { no_ack } => {
                 match dispatcher.queues.get(id, no_ack, dispatcher.now_us, &mut dispatcher.work, fx) {
                     GetResult::Empty => QueueResponse::Empty,
+                    GetResult::OnPage => {
+                        dispatcher.queues.housekeeping.paging.await_get(id, WaitingGet { requester, no_ack });
+                        QueueResponse::Deferred
+                    }
                     GetResult::Unfinished => {
                         self.control.sessions.deferred.leave(DeferredWork::Get { requester, queue: id, no_ack });
                         QueueResponse::Deferred
@@ -187,6 +196,14 @@ impl Requests<'_> {
     /// The store has made everything up to this ticket durable.
     pub fn on_durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
         while let Some((requester, response)) = self.control.data.purges.next_durable(ticket) {
+            self.send_response(requester, response, fx);
+        }
+    }
+
+    /// Messages of a queue have come: it answers those that waited for them.
+    pub fn answer_gets<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
+        for WaitingGet { requester, no_ack } in self.control.data.dispatcher.queues.housekeeping.paging.take_gets(id) {
+            let response = self.respond(requester, id, QueueRequest::Get { no_ack }, fx);
             self.send_response(requester, response, fx);
         }
     }

@@ -5,7 +5,7 @@
 use crate::ids::{ConsumerKey, QueuePosition};
 use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX, PACKED_MESSAGES_MAX};
 use crate::message::{BodyRef, Content, Message};
-use crate::ready_messages::QueueEntry;
+use crate::queue_entry::QueueEntry;
 use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;

@@ -107,6 +107,11 @@ impl Effects for RecordedEffects {
         self.list.push(format!("await {ticket}"));
     }
     fn drop_queue(&mut self, _: QueueUid) {}
+    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        false
+    }
+    fn page_in(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
+    fn forget_paged(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
 }
 
 /// A queue of virtual host 0 on shard 0.

@@ -6,7 +6,7 @@
 use crate::error::disk_error;
 use crate::limits::MAKE_BYTES;
 use crate::write_gate::WriteGate;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,6 +32,8 @@ pub struct SegmentFolder {
     gate: WriteGate,
     /// The segments that were made since it was opened, with the bytes that were written to them.
     made: Arc<Mutex<BTreeMap<SegmentId, u64>>>,
+    /// Nothing in it is needed after this process: nothing waits until it is durable.
+    is_volatile: bool,
 }
 
 impl SegmentFolder {
@@ -40,6 +42,17 @@ impl SegmentFolder {
         let mut folder = SegmentFolder::open_to_read(path)?;
         folder.remove_unfinished()?;
         folder.is_direct = folder.probe_direct()?;
+        Ok(folder)
+    }
+
+    /// Opens a folder that exists for segments that no other process will read, and removes all that are there. What is written
+    /// is not synced.
+    pub fn open_volatile(path: &Path) -> Result<SegmentFolder, DiskError> {
+        let mut folder = SegmentFolder::open(path)?;
+        for segment in folder.list(SEGMENT_SUFFIX)? {
+            folder.unlink(segment)?;
+        }
+        folder.is_volatile = true;
         Ok(folder)
     }
 
@@ -54,6 +67,7 @@ impl SegmentFolder {
             syncs_each_write: true,
             gate: WriteGate::default(),
             made: Arc::default(),
+            is_volatile: false,
         })
     }
 
@@ -152,7 +166,7 @@ impl SegmentFolder {
     /// Opens a segment for writing: what has been written is durable when the call returns, or when the file is synced.
     pub(crate) fn open_for_writing(&self, segment: SegmentId) -> Result<File, DiskError> {
         let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
-        let sync = if self.syncs_each_write { OFlags::DSYNC } else { OFlags::empty() };
+        let sync = if self.syncs_each_write && !self.is_volatile { OFlags::DSYNC } else { OFlags::empty() };
         self.open_segment(segment, OFlags::WRONLY | direct | sync)
     }
 
@@ -170,7 +184,7 @@ impl SegmentFolder {
             self.remove(old)?;
         }
         let new = file_name(segment, NEW_SUFFIX);
-        let made = self.write_through(&new, bytes);
+        let made = if self.is_volatile { self.reserve(&new, bytes) } else { self.write_through(&new, bytes) };
         if made.is_err() {
             // Its blocks are given back; if that fails too, the next start does it.
             let _unremoved = rustix::fs::unlinkat(&self.folder, &new, AtFlags::empty());
@@ -183,10 +197,15 @@ impl SegmentFolder {
 
     /// Removes a segment; it may be gone already.
     pub(crate) fn remove(&self, segment: SegmentId) -> Result<(), DiskError> {
+        self.unlink(segment)?;
+        self.sync_names()
+    }
+
+    fn unlink(&self, segment: SegmentId) -> Result<(), DiskError> {
         let name = file_name(segment, SEGMENT_SUFFIX);
         self.made().remove(&segment);
         match rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => self.sync_names(),
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(disk_error("remove", &self.path.join(name), error)),
         }
     }
@@ -204,14 +223,29 @@ impl SegmentFolder {
         }
     }
 
-    /// Creates a file and writes all of it, so that its blocks exist and are not marked as unwritten.
-    fn write_through(&self, name: &str, bytes: u64) -> Result<(), DiskError> {
+    /// Creates a file whose blocks are reserved, so that no later write lacks space.
+    fn reserve(&self, name: &str, bytes: u64) -> Result<(), DiskError> {
+        let (file, path) = self.create(name)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // A file system that cannot reserve.
+            Err(Errno::OPNOTSUPP) => self.write_through(name, bytes),
+            Err(error) => Err(disk_error("reserve the blocks of", &path, error)),
+        }
+    }
+
+    fn create(&self, name: &str) -> Result<(File, PathBuf), DiskError> {
         let path = self.path.join(name);
         let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC | direct;
         let file = rustix::fs::openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|error| disk_error("create", &path, error))?;
-        let file = File::from(file);
+        Ok((File::from(file), path))
+    }
+
+    /// Creates a file and writes all of it, so that its blocks exist and are not marked as unwritten.
+    fn write_through(&self, name: &str, bytes: u64) -> Result<(), DiskError> {
+        let (file, path) = self.create(name)?;
         let zeros = AlignedBuffer::new(MAKE_BYTES);
         let mut at = 0;
         while at < bytes {
@@ -231,6 +265,9 @@ impl SegmentFolder {
 
     /// Makes the names in the folder durable.
     pub fn sync_names(&self) -> Result<(), DiskError> {
+        if self.is_volatile {
+            return Ok(());
+        }
         self.folder.sync_all().map_err(|error| disk_error("sync", &self.path, error))
     }
 

@@ -39,9 +39,20 @@ impl TestFileDisk {
     /// A disk on a folder that is written in another way.
     fn with(way: impl Fn(SegmentFolder) -> SegmentFolder) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
+        let segments = way(SegmentFolder::open(folder.path()).expect("a folder that can be opened"));
+        TestFileDisk::in_folder(folder, segments)
+    }
+
+    /// One that syncs nothing.
+    fn volatile() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let segments = SegmentFolder::open_volatile(folder.path()).expect("a folder that can be opened");
+        TestFileDisk::in_folder(folder, segments)
+    }
+
+    fn in_folder(folder: tempfile::TempDir, segments: SegmentFolder) -> Self {
         let path = folder.path().to_path_buf();
         let (wake, woken) = channel();
-        let segments = way(SegmentFolder::open(&path).expect("a folder that can be opened"));
         // Once the test is over nobody listens.
         let wake = Box::new(move || wake.send(()).unwrap_or_default());
         let disk = FileDisk::start(segments, "disk-3", wake).expect("a thread");
@@ -102,6 +113,7 @@ impl TestDisk for SimulatedDisk {
 fn each_disk(test: impl Fn(&mut dyn TestDisk)) {
     test(&mut TestFileDisk::new());
     test(&mut TestFileDisk::with(SegmentFolder::syncing_later));
+    test(&mut TestFileDisk::volatile());
     test(&mut SimulatedDisk::new(1, DiskFaults::default()));
 }
 
@@ -309,4 +321,16 @@ fn a_sync_is_complete_also_when_nothing_was_written() {
             assert_eq!(result, Ok(()));
         }
     });
+}
+
+#[test]
+fn a_volatile_folder_begins_empty() {
+    let mut disk = TestFileDisk::volatile();
+    make(&mut disk, 1, None);
+    let open = SegmentFolder::open(&disk.path).expect("a folder that can be opened");
+    assert_eq!(open.segments(LOG), Ok(vec![SegmentNumber(1)]));
+    let length = std::fs::metadata(open.segment_path(segment(1))).expect("a segment").len();
+    assert_eq!(length, SEGMENT_BYTES, "its blocks are reserved");
+    let again = SegmentFolder::open_volatile(&disk.path).expect("a folder that can be opened");
+    assert_eq!(again.segments(LOG), Ok(Vec::new()));
 }

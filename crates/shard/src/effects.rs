@@ -51,6 +51,8 @@ pub struct ShardEffects {
     requests: Option<SyncSender<AdminRequest>>,
     /// Without it everything is kept in memory.
     pub(crate) store: Option<Box<MessageStore>>,
+    /// Pages that were wanted while messages were recovered: the store that comes then reads them.
+    early_page_ins: Vec<(QueueUid, QueuePosition, QueuePosition)>,
     /// Makes definitions durable, on shard 0 of a broker with a store.
     pub(crate) journal: Option<Box<DefinitionJournal>>,
 }
@@ -70,6 +72,7 @@ impl ShardEffects {
             copied: CopiedBytes::default(),
             requests: None,
             store: None,
+            early_page_ins: Vec::new(),
             journal: None,
         }
     }
@@ -78,6 +81,14 @@ impl ShardEffects {
     pub(crate) fn poll_journal(&mut self, catalog: &Catalog, now_us: u64) -> Option<JournalEvent> {
         let ShardEffects { journal, rng, .. } = self;
         journal.as_mut()?.poll(catalog, now_us, &mut || salt(rng))
+    }
+
+    /// Has messages made durable from now on, and pages read.
+    pub(crate) fn set_store(&mut self, mut store: MessageStore) {
+        for (queue, first, end) in std::mem::take(&mut self.early_page_ins) {
+            store.page_in(queue, first, end);
+        }
+        self.store = Some(Box::new(store));
     }
 
     /// Sends administrative requests there; without it they are refused.
@@ -459,6 +470,24 @@ impl Effects for ShardEffects {
     fn drop_queue(&mut self, queue: QueueUid) {
         if let Some(store) = &mut self.store {
             store.drop_queue(queue);
+        }
+    }
+
+    /// Everything stays in memory.
+    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        self.store.as_mut().is_some_and(|store| store.page_out(queue, messages))
+    }
+
+    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        match &mut self.store {
+            Some(store) => store.page_in(queue, first, end),
+            None => self.early_page_ins.push((queue, first, end)),
+        }
+    }
+
+    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        if let Some(store) = &mut self.store {
+            store.forget_paged(queue, first, end);
         }
     }
 

@@ -8,7 +8,8 @@
 use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::definition_recovery::{JOURNAL_LOG, RecoveredDefinitions};
 use crate::effects::salt;
-use crate::message_recovery::{LogSource, kept, queue_of};
+use crate::logged_message::QueuedMessage;
+use crate::message_recovery::{LogSource, queue_of};
 use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
 use crate::store_opening::{StoreOpenError, read_definitions};
 use crate::store_options::StoreOptions;
@@ -69,7 +70,7 @@ impl Resharding {
         source: LogSource<'_, R>,
         wait: &mut dyn FnMut(),
     ) -> Result<RecoveredLog, ScanError> {
-        let LogSource { reader, store, log, segments, on_damage } = source;
+        let LogSource { reader, store, log, segments, on_damage, may_page: _ } = source;
         recover(reader, store, log, segments, on_damage, &mut LogCopy { to: self, wait })
     }
 
@@ -101,8 +102,8 @@ impl RecoverySink for LogCopy<'_> {
         self.to.home(queue).is_some()
     }
 
-    fn message(&mut self, message: &StoredMessage<'_>) -> Message {
-        kept(message, &self.to.pool)
+    fn message(&mut self, _: store::QueueUid, message: &StoredMessage<'_>) -> Message {
+        QueuedMessage::read(message, &self.to.pool).0
     }
 
     fn restore(&mut self, queue: store::QueueUid, position: Position, message: Message, found: FoundMessage) {
@@ -220,7 +221,7 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
         folder.sync(log)?;
         let segments = folder.segments(log)?;
         let (store, on_damage): (StoreTag, OnDamage) = (options.tag(), options.on_damage());
-        let source = LogSource { reader: &mut folder, store, log, segments, on_damage };
+        let source = LogSource { reader: &mut folder, store, log, segments, on_damage, may_page: false };
         let copied = resharding.copy(source, &mut wait);
         copied.map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
     }

@@ -276,9 +276,10 @@ impl Shard {
 
     /// Has messages made durable from now on.
     pub fn set_store(&mut self, store: MessageStore) {
-        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+        let Sessions { broker, effects, shared, .. } = &mut self.dispatcher.sessions;
         broker.use_store();
-        effects.store = Some(Box::new(store));
+        broker.set_paging_threshold(if store.can_page() { shared.paging_threshold() } else { 0 });
+        effects.set_store(store);
     }
 
     /// Writes what is not durable yet, because the broker stops; `wait` waits until the disk has done something.

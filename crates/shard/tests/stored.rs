@@ -30,13 +30,14 @@ fn queue(number: u16) -> Definition {
 fn options(folder: &Path, store: impl FnOnce(StoreOptions) -> StoreOptions) -> ServerOptions {
     let mut options = server_options("stored", SHARDS);
     options.definitions.extend([queue(0), queue(1)]);
-    let [definitions_folder, log_folder] = ["definitions", "log"].map(|name| folder.join(name));
-    for folder in [&definitions_folder, &log_folder] {
+    let [definitions_folder, log_folder, spill_folder] = ["definitions", "log", "spill"].map(|name| folder.join(name));
+    for folder in [&definitions_folder, &log_folder, &spill_folder] {
         std::fs::create_dir_all(folder).expect("a folder");
     }
     let store = store(StoreOptions {
         definitions_folder,
         log_folder,
+        spill_folder,
         id: 7,
         logs: SHARDS,
         segment_bytes: 4 << 20,

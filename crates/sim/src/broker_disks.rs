@@ -158,6 +158,8 @@ pub enum DiskSpace {
 pub struct BrokerDisks {
     /// For the messages of each shard.
     pub messages: Vec<SharedDisk>,
+    /// For the messages of each shard that leave the memory: nothing of them outlives the broker.
+    pub spills: Vec<SharedDisk>,
     /// For shard 0.
     pub definitions: SharedDisk,
     options: DiskOptions,
@@ -168,11 +170,15 @@ impl BrokerDisks {
     pub fn new(seed: u64, shards: u16, options: DiskOptions) -> Self {
         let mut chance = SplitMix64::new(seed ^ 0xD15C_5EED);
         let mut disk = |faults| SharedDisk::new(chance.next_u64() >> 1, faults);
-        let messages = (0..shards).map(|_| disk(options.messages)).collect();
-        BrokerDisks { messages, definitions: disk(options.definitions), options }
+        BrokerDisks {
+            messages: (0..shards).map(|_| disk(options.messages)).collect(),
+            definitions: disk(options.definitions),
+            spills: (0..shards).map(|shard| SharedDisk::new(u64::from(shard), DiskFaults::default())).collect(),
+            options,
+        }
     }
 
-    /// Those of messages, then that of definitions.
+    /// Those of messages, then that of definitions; not those that nothing outlives on.
     pub fn all(&self) -> impl Iterator<Item = &SharedDisk> {
         self.messages.iter().chain([&self.definitions])
     }
@@ -189,7 +195,7 @@ impl BrokerDisks {
 
     /// It is so late. Returns whether a request of a shard is done.
     pub fn set_now(&self, shard: usize, now_us: u64) -> bool {
-        let is_done = self.messages[shard].set_now(now_us);
+        let is_done = self.messages[shard].set_now(now_us) | self.spills[shard].set_now(now_us);
         is_done | (shard == 0 && self.definitions.set_now(now_us))
     }
 
@@ -202,7 +208,7 @@ impl BrokerDisks {
 
     /// Whether a request is under way.
     pub fn has_requests(&self) -> bool {
-        self.all().any(|disk| disk.under_way() > 0)
+        self.all().chain(&self.spills).any(|disk| disk.under_way() > 0)
     }
 
     fn disk(&self, at: usize) -> &SharedDisk {
@@ -257,6 +263,9 @@ impl BrokerDisks {
 
     /// The broker that used them has crashed, or ended.
     pub fn crash(&self, kind: CrashKind) {
+        for (seed, spill) in self.spills.iter().enumerate() {
+            spill.with(|disk| *disk = SimulatedDisk::new(seed as u64, DiskFaults::default()));
+        }
         for disk in self.all() {
             disk.with(|disk| match kind {
                 CrashKind::PowerCut => disk.cut_power(),

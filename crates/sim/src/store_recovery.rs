@@ -45,8 +45,8 @@ pub fn attach<'a>(
     now: Instant,
 ) -> Result<Vec<Vec<Damage>>, String> {
     let mut damage = Vec::new();
-    for (number, (shard, disk)) in shards.zip(&disks.messages).enumerate() {
-        damage.push(attach_log(shard, number, disk.clone(), disks.options().free_limit, on_damage, now)?);
+    for (number, (shard, disk)) in shards.zip(disks.messages.iter().zip(&disks.spills)).enumerate() {
+        damage.push(attach_log(shard, number, disk, disks.options().free_limit, on_damage, now)?);
         if number == 0 {
             let definitions = Box::new(disks.definitions.clone());
             shard.set_journal(DefinitionJournal::new(&recovered.journal, definitions));
@@ -58,14 +58,15 @@ pub fn attach<'a>(
 fn attach_log(
     shard: &mut Shard,
     number: usize,
-    mut disk: SharedDisk,
+    disk: (&SharedDisk, &SharedDisk),
     disk_free_limit: u64,
     on_damage: OnDamage,
     now: Instant,
 ) -> Result<Vec<Damage>, String> {
+    let (mut disk, spill) = (disk.0.clone(), disk.1);
     let log = LogId(number as u32);
     let segments = disk.segments(log);
-    let source = LogSource { reader: &mut disk, store: store_tag(), log, segments, on_damage };
+    let source = LogSource { reader: &mut disk, store: store_tag(), log, segments, on_damage, may_page: false };
     let recovered = shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
     let damage = recovered.damage.clone();
@@ -75,6 +76,9 @@ fn attach_log(
         group_delay_us: 0,
         disk_free_limit,
     };
-    shard.set_store(MessageStore::new(recovered, Box::new(disk), options));
+    let mut messages = MessageStore::new(recovered, Box::new(disk), options);
+    let spill = spill.clone();
+    messages.set_spill(Box::new(move || Ok(Box::new(spill.clone()))));
+    shard.set_store(messages);
     Ok(damage)
 }

@@ -9,7 +9,8 @@ mod visitor;
 
 pub(crate) use level::RecoveredLevel;
 
-use crate::ids::{LogId, Position, QueueUid, SegmentNumber, StoreTag};
+use crate::ids::{Block, LogId, Position, QueueUid, SegmentNumber, StoreTag};
+use crate::limits::EXTENT_BLOCKS;
 use crate::live_runs::LiveRuns;
 use crate::log_writer::LogEnd;
 use crate::record::StoredMessage;
@@ -25,8 +26,8 @@ pub trait RecoverySink {
     /// Whether the queue exists. What the log has of others is dead.
     fn is_there(&mut self, queue: QueueUid) -> bool;
 
-    /// A message was found. It may turn out to be settled.
-    fn message(&mut self, message: &StoredMessage<'_>) -> Self::Message;
+    /// A message of this queue was found, and may be found in others, too. It may turn out to be settled.
+    fn message(&mut self, queue: QueueUid, message: &StoredMessage<'_>) -> Self::Message;
 
     /// A message is alive: those of a queue one after another, in the order of their positions.
     fn restore(&mut self, queue: QueueUid, position: Position, message: Self::Message, found: FoundMessage);
@@ -61,11 +62,28 @@ pub(crate) struct FoundQueue {
     pub levels: Vec<FoundLevel>,
 }
 
+/// Frames that follow one another in a segment: in the log that goes on they are a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    pub segment: SegmentNumber,
+    pub block: u32,
+    /// The block behind its last frame.
+    pub end: u32,
+}
+
+impl Extent {
+    /// Whether a frame that begins at this block belongs to it.
+    fn takes(&self, segment: SegmentNumber, block: Block) -> bool {
+        (self.segment, self.end) == (segment, block.0) && self.end - self.block < EXTENT_BLOCKS
+    }
+}
+
 /// Where a log of messages goes on, and what of it is alive.
 #[derive(Debug)]
 pub struct RecoveredLog {
-    /// What is alive refers to the log's segments by their indexes.
     pub end: LogEnd,
+    /// What is alive refers to these by their indexes.
+    pub(crate) extents: Vec<Extent>,
     pub(crate) queues: Vec<FoundQueue>,
     /// It ends within a commit.
     pub(crate) has_open_commit: bool,
@@ -90,6 +108,7 @@ impl From<LogEnd> for RecoveredLog {
     fn from(end: LogEnd) -> Self {
         RecoveredLog {
             end,
+            extents: Vec::new(),
             queues: Vec::new(),
             has_open_commit: false,
             messages: 0,

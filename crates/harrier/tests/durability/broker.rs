@@ -174,6 +174,13 @@ impl StoredBroker {
         Ok((client, channel))
     }
 
+    /// The most memory that the process has had, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        peak.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Ends the process where it stands.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");

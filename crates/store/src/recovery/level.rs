@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// A message in its place in the log.
 pub(crate) struct Placed<M> {
     pub message: M,
-    /// The index of its segment.
-    pub segment: u32,
+    /// The index of the extent that has it.
+    pub extent: u32,
     pub bytes: u64,
 }
 

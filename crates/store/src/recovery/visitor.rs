@@ -1,9 +1,10 @@
 //! Follows the records of a log, and holds those of a commit back until its end.
 
 use super::level::Placed;
-use super::{FoundLevel, FoundMessage, FoundQueue, RecoveredLevel, RecoveredLog, RecoverySink};
+use super::{Extent, FoundLevel, FoundMessage, FoundQueue, RecoveredLevel, RecoveredLog, RecoverySink};
 use crate::frame::FrameHeader;
-use crate::ids::{Block, Position, QueueUid, SegmentId, SegmentNumber};
+use crate::ids::{Block, Position, QueueUid, SegmentId};
+use crate::large_message::LargeMessage;
 use crate::limits::MESSAGE_OVERHEAD_BYTES;
 use crate::live_runs::LiveRuns;
 use crate::log_writer::LogEnd;
@@ -45,14 +46,8 @@ enum Change<M> {
 struct Large {
     queue: usize,
     position: Position,
-    segment: u32,
-    exchange: Vec<u8>,
-    routing_key: Vec<u8>,
-    properties: Vec<u8>,
-    bcc: Vec<u8>,
-    arrived_us: u64,
-    body: Vec<u8>,
-    body_bytes: u64,
+    extent: u32,
+    message: LargeMessage,
 }
 
 /// What has been read.
@@ -60,7 +55,7 @@ pub(super) struct Recovery<'a, S: RecoverySink> {
     sink: &'a mut S,
     by_uid: UidMap<usize>,
     queues: Vec<Queue<S::Message>>,
-    segments: Vec<SegmentNumber>,
+    extents: Vec<Extent>,
     /// The table of the frame: indexes of `queues`.
     frame_queues: Vec<usize>,
     /// The last message of the frame, for a record that enters it into another queue, once it was built.
@@ -76,7 +71,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
             sink,
             by_uid: UidMap::default(),
             queues: Vec::new(),
-            segments: Vec::new(),
+            extents: Vec::new(),
             frame_queues: Vec::new(),
             last_message: None,
             large: None,
@@ -131,35 +126,28 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
 
     fn message(&mut self, queue: usize, position: Position, message: &StoredMessage<'_>) {
         // Another record may enter it into a queue that is there.
-        let built = self.sink.message(message);
+        let built = self.sink.message(self.queues[queue].uid, message);
         self.last_message = Some(built.clone());
-        let segment = self.segment();
+        let extent = self.extent();
         let bytes = message.body.len() as u64 + MESSAGE_OVERHEAD_BYTES;
-        self.change(queue, Change::Message { position, placed: Placed { message: built, segment, bytes } });
+        self.change(queue, Change::Message { position, placed: Placed { message: built, extent, bytes } });
     }
 
-    fn segment(&self) -> u32 {
-        self.segments.len() as u32 - 1
+    /// The extent of the frame that is read.
+    fn extent(&self) -> u32 {
+        self.extents.len() as u32 - 1
     }
 
     fn part(&mut self, part: &[u8]) {
         let Some(large) = &mut self.large else { return };
-        large.body.extend_from_slice(part);
-        if (large.body.len() as u64) < large.body_bytes {
+        large.message.push(part);
+        if !large.message.is_whole() {
             return;
         }
         let Some(large) = self.large.take() else { return };
-        let message = StoredMessage {
-            exchange: &large.exchange,
-            routing_key: &large.routing_key,
-            properties: &large.properties,
-            bcc: &large.bcc,
-            arrived_us: large.arrived_us,
-            body: &large.body,
-        };
-        let built = self.sink.message(&message);
-        let bytes = large.body_bytes + MESSAGE_OVERHEAD_BYTES;
-        let placed = Placed { message: built, segment: large.segment, bytes };
+        let built = self.sink.message(self.queues[large.queue].uid, &large.message.stored());
+        let bytes = large.message.body_bytes() + MESSAGE_OVERHEAD_BYTES;
+        let placed = Placed { message: built, extent: large.extent, bytes };
         self.change(large.queue, Change::Message { position: large.position, placed });
     }
 
@@ -169,14 +157,9 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
 
     /// Restores what is alive, queue by queue.
     pub fn finish(self, end: LogEnd) -> RecoveredLog {
-        let Recovery { sink, mut queues, segments, commit, .. } = self;
-        // The log may have segments without a frame.
-        let index_of = |segment: u32| {
-            let number = segments[segment as usize];
-            end.segments.partition_point(|start| start.number < number) as u64
-        };
-        let indexes: Vec<u64> = (0..segments.len() as u32).map(index_of).collect();
-        let mut recovered = RecoveredLog { has_open_commit: commit.is_some(), ..RecoveredLog::from(end) };
+        let Recovery { sink, mut queues, extents, commit, .. } = self;
+        let has_open_commit = commit.is_some();
+        let mut recovered = RecoveredLog { has_open_commit, extents, ..RecoveredLog::from(end) };
         queues.retain(|queue| queue.is_there);
         queues.sort_unstable_by_key(|queue| queue.uid);
         for mut queue in queues {
@@ -188,7 +171,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
                 let found_returned = std::mem::take(&mut level.returned);
                 for (position, placed) in level.take_messages() {
                     recovered.messages += 1;
-                    live.push(position, indexes[placed.segment as usize], placed.bytes);
+                    live.push(position, placed.extent.into(), placed.bytes);
                     let found = FoundMessage {
                         was_delivered: position < level.seen_end,
                         times_returned: found_returned.get(&position).copied().unwrap_or(0),
@@ -209,11 +192,13 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
 }
 
 impl<S: RecoverySink> RecordVisitor for Recovery<'_, S> {
-    fn on_frame(&mut self, segment: SegmentId, _: Block, _: &FrameHeader) {
+    fn on_frame(&mut self, segment: SegmentId, block: Block, header: &FrameHeader) {
         self.frame_queues.clear();
         self.last_message = None;
-        if self.segments.last() != Some(&segment.number) {
-            self.segments.push(segment.number);
+        let end = block.0 + header.blocks();
+        match self.extents.last_mut() {
+            Some(last) if last.takes(segment.number, block) => last.end = end,
+            _ => self.extents.push(Extent { segment: segment.number, block: block.0, end }),
         }
     }
 
@@ -228,22 +213,12 @@ impl<S: RecoverySink> RecordVisitor for Recovery<'_, S> {
             Record::Message { queue, position, message } => self.message(self.queue(queue), position, &message),
             Record::Large { queue, position, head, body_bytes } => {
                 self.last_message = None;
-                self.large = Some(Large {
-                    queue: self.queue(queue),
-                    position,
-                    segment: self.segment(),
-                    exchange: head.exchange.to_vec(),
-                    routing_key: head.routing_key.to_vec(),
-                    properties: head.properties.to_vec(),
-                    bcc: head.bcc.to_vec(),
-                    arrived_us: head.arrived_us,
-                    body: Vec::new(),
-                    body_bytes,
-                });
+                let message = LargeMessage::new(&head, body_bytes);
+                self.large = Some(Large { queue: self.queue(queue), position, extent: self.extent(), message });
             }
             Record::Again { queue, position } => {
                 if let Some(message) = self.last_message.clone() {
-                    let placed = Placed { message, segment: self.segment(), bytes: MESSAGE_OVERHEAD_BYTES };
+                    let placed = Placed { message, extent: self.extent(), bytes: MESSAGE_OVERHEAD_BYTES };
                     self.change(self.queue(queue), Change::Message { position, placed });
                 }
             }
