@@ -11,14 +11,15 @@ use crate::effects::salt;
 use crate::logged_message::QueuedMessage;
 use crate::message_recovery::{LogSource, queue_of};
 use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
+use crate::server::seed;
 use crate::store_opening::{StoreOpenError, read_definitions};
 use crate::store_options::StoreOptions;
 use broker::{AppendResult, Message, QueuePosition, delaying_shard};
 use catalog::{Catalog, CatalogLimits, QueueUid};
 use definitions::DurableDefinitions;
 use disk::{Disk, FileDisk, SegmentFolder};
-use rand::rngs::{OsRng, StdRng};
-use rand::{SeedableRng, TryRngCore};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use slab::{Pool, PoolOptions};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -193,8 +194,7 @@ fn completions() -> (impl Fn() -> disk::Wake, Receiver<()>) {
 pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimits) -> Result<u64, StoreOpenError> {
     let (wake, receiver) = completions();
     let mut wait = || receiver.recv().expect("it has a sender of its own");
-    let mut seed = [0; 32];
-    OsRng.try_fill_bytes(&mut seed).map_err(|error| DiskError {
+    let seed = seed().map_err(|error| DiskError {
         kind: DiskErrorKind::Failed,
         text: format!("the system has no random numbers: {error}"),
     })?;

@@ -194,7 +194,7 @@ fn bind_listeners(options: &ServerOptions) -> Result<Vec<Listener>, BrokerStartE
 }
 
 /// A random seed of the system.
-fn seed<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
+pub(crate) fn seed<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     let mut seed = [0; BYTES];
     rand::rngs::OsRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
     Ok(seed)

@@ -127,13 +127,13 @@ fn read(segments: &Segments, on_damage: OnDamage) -> (Result<ScanResult, ScanErr
 
 /// Writes that a disk has completed and not synced, all of one segment.
 #[derive(Default)]
-struct UnsyncedWrites {
+struct VolatileWrites {
     writes: Vec<(SegmentNumber, Block, Vec<u8>)>,
     /// A sync is under way: of so many of them, with numbers below this one.
     syncing: Option<(usize, u64)>,
 }
 
-impl UnsyncedWrites {
+impl VolatileWrites {
     /// Syncs the first `count`.
     fn sync(&mut self, count: usize, to: &mut Segments) {
         for (segment, block, bytes) in self.writes.drain(..count) {
@@ -172,7 +172,7 @@ impl World {
     fn live(&mut self, end: LogEnd, writes: u64, large: bool) {
         let mut writer = LogWriter::new(end, SEGMENT_BYTES_MIN);
         self.interval_us.into_iter().for_each(|interval_us| writer.sync_later(interval_us));
-        let mut unsynced = UnsyncedWrites::default();
+        let mut unsynced = VolatileWrites::default();
         let mut written = self.durable;
         // The last number of each group.
         let mut groups: BTreeMap<GroupNumber, u64> = BTreeMap::new();

@@ -1,9 +1,11 @@
 //! A broker with a state folder: what it defined and confirmed is there when it is started again.
 
-use crate::{BrokerProcess, TempFolder, field, harrier, output};
+use crate::{BrokerProcess, TempFolder, field, harrier, output, wait_until};
 use client::{Client, ClientChannel, ExchangeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
-use wire::{Properties, RawProperties, Table};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use wire::{Properties, RawProperties, ShortString, Table};
 
 const READY: &str = "harrier broker is ready";
 
@@ -151,6 +153,67 @@ fn the_default_folder_keeps_what_is_durable_and_is_told_at_the_start() {
     stop(broker);
     let chosen = BrokerProcess::start_until(&["--listen", "127.0.0.1:0", "--state", &state], "the state folder keeps");
     assert!(chosen.ready.contains("\"is_default\":false"), "{}", chosen.ready);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the broker is down for as long as the message may live")]
+fn a_time_to_live_goes_on_while_the_broker_is_down() {
+    let folder = TempFolder::new("store-ttl");
+    let state = folder.path("state");
+    let broker = start(&state, &["--shards", "1"]);
+    let (mut client, channel) = connect(&broker);
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
+    for (time_to_live_ms, body) in [("300", b"short"), ("3600000", b"hours")] {
+        let properties = Properties {
+            delivery_mode: Some(2),
+            expiration: Some(ShortString::try_from(time_to_live_ms).expect("short")),
+            ..Properties::default()
+        };
+        let properties = properties.to_bytes();
+        let to = Publish { properties: RawProperties::new(&properties), ..Publish::to("", "q") };
+        client.publish(channel, &to, body).expect("published");
+    }
+    client.wait_confirms(channel, 0).expect("confirmed");
+    let published = Instant::now();
+    drop(client);
+    broker.signal(Signal::KILL);
+    assert_eq!(broker.end().0, None);
+    let lives = || published.elapsed() < Duration::from_millis(300);
+    wait_until("the message is too old", || !lives(), String::new);
+    let broker = start(&state, &[]);
+    let (mut client, channel) = connect(&broker);
+    let message = client.get(channel, "q", true).expect("an answer").expect("the one that lives for an hour");
+    assert_eq!(message.body(), b"hours");
+    assert!(client.get(channel, "q", true).expect("an answer").is_none());
+    client.close().expect("closed");
+    stop(broker);
+}
+
+#[test]
+fn a_disk_that_fails_ends_the_broker_with_status_1_and_what_was_confirmed_is_there() {
+    let folder = TempFolder::new("store-failed");
+    let state = folder.path("state");
+    // No file may have more than 2 or 4 MiB, in blocks of 512 or 1,024 bytes: no segment can be made. The signal of it is ignored.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_harrier"), "broker"]);
+    limited.args(["--log-format", "json", "--listen", "127.0.0.1:0", "--state", &state, "--segment-bytes", "8MiB"]);
+    let broker = start(&state, &["--shards", "1"]);
+    let (mut client, channel) = connect(&broker);
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
+    publish(&mut client, channel, Publish::to("", "q"), b"kept");
+    assert_eq!(client.wait_confirms(channel, 0).expect("confirmed"), 0);
+    client.close().expect("closed");
+    stop(broker);
+    let broker = BrokerProcess::spawn(limited, "the disk has failed");
+    assert!(broker.ready.contains("File too large"), "{}", broker.ready);
+    let (status, log) = broker.end();
+    assert_eq!(status, Some(1), "{log}");
+    let broker = start(&state, &[]);
+    let (mut client, channel) = connect(&broker);
+    let message = client.get(channel, "q", true).expect("an answer").expect("what was confirmed");
+    assert_eq!(message.body(), b"kept");
+    client.close().expect("closed");
+    stop(broker);
 }
 
 #[test]
