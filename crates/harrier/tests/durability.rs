@@ -4,6 +4,7 @@
 //! `HARRIER_KILLS` sets the number of kills, `HARRIER_SEED` where they begin, `HARRIER_BIN` another program.
 
 #[path = "durability/broker.rs"]
+#[expect(dead_code, reason = "shared with the tests of backlogs")]
 mod broker;
 #[path = "durability/flips.rs"]
 mod flips;
