@@ -39,6 +39,8 @@ struct ShardCounts {
 pub struct SharedState {
     shards: Box<[ShardCounts]>,
     memory_bytes_max: u64,
+    /// The paging threshold of each shard, if it is not as the memory limit says.
+    paging_bytes: u64,
     /// Tells what the process holds, if its allocator counts that.
     process: Option<ProcessMemory>,
     /// Bytes of the process in memory when it started.
@@ -68,6 +70,7 @@ impl SharedState {
         SharedState {
             shards: lines,
             memory_bytes_max,
+            paging_bytes: 0,
             process: None,
             resident_bytes_at_start: 0,
             heap_bytes_before: AtomicU64::new(0),
@@ -95,6 +98,11 @@ impl SharedState {
         SharedState { process: Some(process), resident_bytes_at_start, ..self }
     }
 
+    /// Pages messages out beyond so many bytes on each shard, whatever the memory limit is; zero: as the limit says.
+    pub fn with_paging_threshold(self, bytes: u64) -> Self {
+        SharedState { paging_bytes: bytes, ..self }
+    }
+
     /// Bytes of the process's heap; `None` if nobody counts them.
     pub(crate) fn heap_bytes(&self) -> Option<u64> {
         self.process.map(|process| (process.heap_bytes)() as u64)
@@ -102,6 +110,9 @@ impl SharedState {
 
     /// Bytes of waiting messages that a shard keeps in memory, if others may leave it.
     pub fn paging_threshold(&self) -> u64 {
+        if self.paging_bytes > 0 {
+            return self.paging_bytes;
+        }
         self.memory_bytes_max / PAGING_SHARE_DIVISOR / self.shards.len() as u64
     }
 

@@ -85,6 +85,8 @@ impl SegmentReader for SharedDisk {
 pub struct BrokerDisks {
     /// For the messages of each shard.
     pub messages: Vec<SharedDisk>,
+    /// For the messages of each shard that leave the memory: nothing of them outlives the broker.
+    pub spills: Vec<SharedDisk>,
     /// For shard 0.
     pub definitions: SharedDisk,
     faults: DiskFaults,
@@ -95,11 +97,16 @@ impl BrokerDisks {
     pub fn new(seed: u64, shards: u16, faults: DiskFaults) -> Self {
         let mut chance = SplitMix64::new(seed ^ 0xD15C_5EED);
         let mut disk = || SharedDisk::new(chance.next_u64() >> 1, faults);
-        BrokerDisks { messages: (0..shards).map(|_| disk()).collect(), definitions: disk(), faults }
+        BrokerDisks {
+            messages: (0..shards).map(|_| disk()).collect(),
+            definitions: disk(),
+            spills: (0..shards).map(|shard| SharedDisk::new(u64::from(shard), DiskFaults::default())).collect(),
+            faults,
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &SharedDisk> {
-        self.messages.iter().chain([&self.definitions])
+        self.messages.iter().chain(&self.spills).chain([&self.definitions])
     }
 
     /// How many they are.
@@ -109,7 +116,7 @@ impl BrokerDisks {
 
     /// It is so late. Returns whether a request of a shard is done.
     pub fn set_now(&self, shard: usize, now_us: u64) -> bool {
-        let is_done = self.messages[shard].set_now(now_us);
+        let is_done = self.messages[shard].set_now(now_us) | self.spills[shard].set_now(now_us);
         is_done | (shard == 0 && self.definitions.set_now(now_us))
     }
 
@@ -120,7 +127,10 @@ impl BrokerDisks {
 
     /// The broker that used them has crashed.
     pub fn crash(&self, kind: CrashKind) {
-        for one in self.all() {
+        for (seed, spill) in self.spills.iter().enumerate() {
+            spill.lock().measure(|disk| *disk = SimulatedDisk::new(seed as u64, DiskFaults::default()));
+        }
+        for one in self.messages.iter().chain([&self.definitions]) {
             one.lock().measure(|disk| {
                 match kind {
                     CrashKind::PowerCut => disk.cut_power(),

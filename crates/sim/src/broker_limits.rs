@@ -39,6 +39,13 @@ impl BrokerLimits {
         budgets[SplitMix64::new(seed ^ 0xB0D6_E700).below(budgets.len() as u64) as usize]
     }
 
+    /// Bytes of waiting messages beyond which a broker with a store pages some out: so few that most leave the memory, or as
+    /// many as the memory limit says.
+    pub fn draw_paging(seed: u64) -> u64 {
+        let thresholds = [0, 0, 1_000, 20_000];
+        thresholds[SplitMix64::new(seed ^ 0xBA6E_0000).below(thresholds.len() as u64) as usize]
+    }
+
     /// Whether no limit ever blocks publishers.
     pub fn is_ample(&self) -> bool {
         self.queue_bytes_max == AMPLE_QUEUE_BYTES && self.memory_bytes_max == AMPLE_MEMORY_BYTES

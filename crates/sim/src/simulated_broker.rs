@@ -151,7 +151,8 @@ impl SimulatedBroker {
         let definitions = stored.unwrap_or_else(Self::first_definitions);
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
         let (epoch, epoch_unix_s) = (options.epoch, 1_000_000_000);
-        let shared = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
+        let shared = SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000);
+        let shared = Arc::new(shared.with_paging_threshold(BrokerLimits::draw_paging(options.seed)));
         let wake_flags: Vec<_> = (0..options.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
         let wakers: Vec<_> =
             wake_flags.iter().map(|woken| ShardWaker::new(Box::new(WakeFlag(Arc::clone(woken))))).collect();

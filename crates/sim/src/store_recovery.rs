@@ -38,8 +38,9 @@ pub fn attach<'a>(
     recovered: &RecoveredCatalog,
     now: Instant,
 ) -> Result<(), String> {
-    for (number, (shard, disk)) in shards.zip(&disks.messages).enumerate() {
-        attach_log(shard, number, disk.clone(), now)?;
+    for (number, (shard, disk)) in shards.zip(disks.messages.iter().zip(&disks.spills)).enumerate() {
+        let (disk, spill) = disk;
+        attach_log(shard, number, disk.clone(), spill.clone(), now)?;
         if number == 0 {
             let definitions = Box::new(disks.definitions.clone());
             shard.set_journal(DefinitionJournal::new(&recovered.journal, definitions));
@@ -48,13 +49,21 @@ pub fn attach<'a>(
     Ok(())
 }
 
-fn attach_log(shard: &mut Shard, number: usize, mut disk: SharedDisk, now: Instant) -> Result<(), String> {
+fn attach_log(
+    shard: &mut Shard,
+    number: usize,
+    mut disk: SharedDisk,
+    spill: SharedDisk,
+    now: Instant,
+) -> Result<(), String> {
     let log = LogId(number as u32);
     let (store, segments) = (StoreTag::of(STORE_ID), disk.segments(log));
     let source = LogSource { reader: &mut disk, store, log, segments, on_damage: OnDamage::Fail, may_page: false };
     let recovered = shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
     let options = MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };
-    shard.set_store(MessageStore::new(recovered, Box::new(disk), options));
+    let mut messages = MessageStore::new(recovered, Box::new(disk), options);
+    messages.set_spill(Box::new(move || Ok(Box::new(spill.clone()))));
+    shard.set_store(messages);
     Ok(())
 }
