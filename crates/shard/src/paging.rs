@@ -50,7 +50,7 @@ impl MessageStore {
         true
     }
 
-    /// A page is wanted back: [`Sessions::take_pages`] hands it over.
+    /// A page is wanted back: `Sessions::take_pages` hands it over.
     pub fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
         self.page_reads.push(uid_of(queue), position_of(first)..position_of(end));
         self.page_reads.begin(&mut self.log, self.spill.as_mut());
@@ -65,7 +65,7 @@ impl MessageStore {
         }
     }
 
-    /// Whether [`MessageStore::take_page`] may have one.
+    /// Whether `MessageStore::take_page` may have one.
     #[inline]
     pub fn has_pages(&self) -> bool {
         self.log.has_fetched() || self.spill.as_ref().is_some_and(|spill| spill.has_fetched())
