@@ -8,12 +8,14 @@
 //! seed. Read `Disk`, then `SegmentFolder`.
 #![forbid(unsafe_code)]
 
+mod disk_metrics;
 mod error;
 mod file_disk;
 mod folder;
 pub mod limits;
 mod simulated_disk;
 
+pub use disk_metrics::{DiskMetrics, WriteTimes};
 pub use file_disk::{FileDisk, Wake};
 pub use folder::SegmentFolder;
 pub use simulated_disk::{DiskFaults, SimulatedDisk};
@@ -33,4 +35,9 @@ pub trait Disk: Send {
 
     /// Bytes that can still be written.
     fn free_bytes(&self) -> Result<u64, DiskError>;
+
+    /// What has been completed. Disks that only tests have need not count.
+    fn metrics(&self) -> DiskMetrics {
+        DiskMetrics::default()
+    }
 }

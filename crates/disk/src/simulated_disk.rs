@@ -5,6 +5,7 @@
 //! What is under way at a power cut has happened, has not, or has in part: each sector of a write by itself.
 
 use crate::Disk;
+use crate::disk_metrics::DiskMetrics;
 use std::collections::{BTreeMap, HashMap};
 use store::limits::BLOCK_BYTES;
 use store::{
@@ -63,6 +64,7 @@ impl SimulatedSegment {
 
 /// A request that is not done.
 struct PendingRequest {
+    since_us: u64,
     due_us: u64,
     request: Request,
 }
@@ -75,6 +77,7 @@ pub struct SimulatedDisk {
     segments: BTreeMap<SegmentId, SimulatedSegment>,
     pending: Vec<PendingRequest>,
     capacity_bytes: u64,
+    metrics: DiskMetrics,
 }
 
 impl SimulatedDisk {
@@ -86,6 +89,7 @@ impl SimulatedDisk {
             segments: BTreeMap::new(),
             pending: Vec::new(),
             capacity_bytes: u64::MAX,
+            metrics: DiskMetrics::default(),
         }
     }
 
@@ -253,7 +257,7 @@ impl Disk for SimulatedDisk {
             true => 1_000_000 + self.below(5_000_000),
             false => 50 + self.below(2_000),
         };
-        self.pending.push(PendingRequest { due_us: self.now_us + took_us, request });
+        self.pending.push(PendingRequest { since_us: self.now_us, due_us: self.now_us + took_us, request });
     }
 
     fn poll(&mut self) -> Option<Completion> {
@@ -262,8 +266,13 @@ impl Disk for SimulatedDisk {
         if due_us > self.now_us {
             return None;
         }
-        let PendingRequest { request, .. } = self.pending.remove(at);
-        Some(self.carry_out(request))
+        let PendingRequest { request, since_us, .. } = self.pending.remove(at);
+        let completion = self.carry_out(request);
+        self.metrics.count(&completion);
+        if let Completion::Written { .. } = completion {
+            self.metrics.write_times.record(due_us - since_us);
+        }
+        Some(completion)
     }
 
     fn under_way(&self) -> usize {
@@ -272,6 +281,10 @@ impl Disk for SimulatedDisk {
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
         Ok(self.capacity_bytes.saturating_sub(self.used_bytes()))
+    }
+
+    fn metrics(&self) -> DiskMetrics {
+        self.metrics.clone()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The contract that every disk keeps.
 
-use disk::{Disk, DiskFaults, FileDisk, SegmentFolder, SimulatedDisk};
+use disk::{Disk, DiskFaults, DiskMetrics, FileDisk, SegmentFolder, SimulatedDisk};
 use std::sync::mpsc::{Receiver, channel};
 use store::limits::BLOCK_BYTES;
 use store::{
@@ -56,6 +56,9 @@ impl Disk for TestFileDisk {
     }
     fn free_bytes(&self) -> Result<u64, store::DiskError> {
         self.disk.free_bytes()
+    }
+    fn metrics(&self) -> DiskMetrics {
+        self.disk.metrics()
     }
 }
 
@@ -291,4 +294,21 @@ fn requests_beyond_what_the_thread_holds_are_completed_too() {
 #[test]
 fn there_is_free_space() {
     each_disk(|disk| assert!(disk.free_bytes().expect("a number") > SEGMENT_BYTES));
+}
+
+#[test]
+fn what_is_done_is_counted_once_it_is_taken() {
+    each_disk(|disk| {
+        assert_eq!(disk.metrics(), DiskMetrics::default());
+        make(disk, 1, None);
+        read(disk, 1, 0, BLOCK_BYTES).expect("a segment");
+        let metrics = disk.metrics();
+        assert_eq!((metrics.syncs, metrics.segments_made, metrics.write_times.count()), (1, 1, 0));
+        let before = disk.metrics().segments_made;
+        append(disk, LogEnd::empty(STORE, LOG), 0..10);
+        let metrics = disk.metrics();
+        assert!(metrics.write_times.count() >= 10 && metrics.write_times.max_us() > 0, "{metrics:?}");
+        let made = metrics.segments_made - before;
+        assert_eq!(metrics.syncs, 1 + metrics.write_times.count() + made, "{metrics:?}");
+    });
 }

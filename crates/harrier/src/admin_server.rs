@@ -4,6 +4,7 @@
 //! before a request arrives here. The format of requests and answers is in docs/operations/ctl.md.
 
 mod links;
+mod store;
 
 pub use links::FederationAdmin;
 
@@ -60,13 +61,14 @@ struct AdminCommand<'a> {
 type CommandHandler = fn(&mut AdminServer, &AdminCommand<'_>) -> Result<Json, AdminError>;
 
 /// Commands, with the arguments that each accepts.
-const COMMANDS: [(&str, &[&str], CommandHandler); 6] = [
+const COMMANDS: [(&str, &[&str], CommandHandler); 7] = [
     ("definitions", &["vhost"], AdminServer::definitions),
     ("links", links::LINKS, AdminServer::links),
     ("link-add", links::LINK_ADD, AdminServer::link_add),
     ("link-delete", links::LINK_DELETE, AdminServer::link_delete),
     ("route-add", links::ROUTE_ADD, AdminServer::route_add),
     ("route-delete", links::ROUTE_DELETE, AdminServer::route_delete),
+    ("store", &[], AdminServer::store),
 ];
 
 /// Executes admin requests.

@@ -6,6 +6,7 @@
 use crate::durability_gate::DurabilityGate;
 use crate::limits::DISK_CHECK_INTERVAL_US;
 use crate::logged_message::QueuedMessage;
+use crate::store_metrics::StoreMetrics;
 use crate::store_signals::StoreSignals;
 use broker::{AppendResult, Message, QueuePosition};
 use catalog::QueueUid;
@@ -197,6 +198,11 @@ impl MessageStore {
     /// Bytes on the heap that wait for the disk, or that know what it has.
     pub fn heap_bytes(&self) -> usize {
         self.log.pending_bytes()
+    }
+
+    /// What has been written, and what the log holds.
+    pub fn metrics(&self) -> StoreMetrics {
+        StoreMetrics::new(self.log.metrics(), self.disk.metrics())
     }
 
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.

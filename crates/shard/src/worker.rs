@@ -102,6 +102,9 @@ impl Worker<InboxMessage> for ShardWorker {
             InboxMessage::ListLinks(reply) => {
                 let _sent = reply.send(self.shard.link_statuses(now));
             }
+            InboxMessage::ReadStore(reply) => {
+                let _sent = self.shard.store_metrics().map(|metrics| reply.send(metrics));
+            }
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
     }

@@ -17,6 +17,7 @@ mod ids;
 pub mod limits;
 mod live_runs;
 mod log_event;
+mod log_metrics;
 mod log_writer;
 mod message_log;
 mod record;
@@ -35,6 +36,7 @@ pub use ids::{
     Block, FrameSequence, GroupNumber, LogId, Position, QueueUid, SegmentId, SegmentNumber, StoreTag, Ticket,
 };
 pub use log_event::LogEvent;
+pub use log_metrics::LogMetrics;
 pub use log_writer::{LogEnd, LogWriter};
 pub use message_log::{LoggedMessage, MessageLog, MessageLogEvent, MessageLogOptions};
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};

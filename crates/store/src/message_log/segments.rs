@@ -34,6 +34,8 @@ pub(crate) struct SegmentUses {
     /// The group that is being filled.
     filling: SegmentUse,
     live_bytes: u64,
+    /// Messages that were ever put into groups.
+    added: u64,
 }
 
 impl SegmentUses {
@@ -44,7 +46,7 @@ impl SegmentUses {
             (start.number, empty)
         });
         let filling = SegmentUse { first_group: starts.len() as u64, ..SegmentUse::default() };
-        SegmentUses { segments: segments.collect(), filling, live_bytes: 0 }
+        SegmentUses { segments: segments.collect(), filling, live_bytes: 0, added: 0 }
     }
 
     /// The number of the group that is being filled.
@@ -86,6 +88,12 @@ impl SegmentUses {
         self.filling.messages += 1;
         self.filling.bytes += bytes;
         self.live_bytes += bytes;
+        self.added += 1;
+    }
+
+    /// Messages that were ever put into groups.
+    pub fn added(&self) -> u64 {
+        self.added
     }
 
     /// Messages that were found.
