@@ -2,8 +2,6 @@
 //!
 //! They are gathered when somebody asks, on the threads that own them.
 
-use crate::sessions::Sessions;
-use crate::shard::Shard;
 use catalog::ShardId;
 use disk::{DiskMetrics, WriteTimes};
 use store::LogMetrics;
@@ -100,18 +98,6 @@ pub struct ShardStoreMetrics {
     pub messages: StoreMetrics,
     /// The journal of definitions, on the shard that has it.
     pub journal: Option<StoreMetrics>,
-}
-
-impl Shard {
-    /// The numbers of this shard's store; `None` without one.
-    pub fn store_metrics(&self) -> Option<ShardStoreMetrics> {
-        let Sessions { options, effects, .. } = &self.dispatcher.sessions;
-        Some(ShardStoreMetrics {
-            shard: options.shard,
-            messages: effects.store.as_ref()?.metrics(),
-            journal: effects.journal.as_ref().map(|journal| journal.metrics()),
-        })
-    }
 }
 
 #[cfg(test)]

@@ -103,7 +103,9 @@ impl Worker<InboxMessage> for ShardWorker {
                 let _sent = reply.send(self.shard.link_statuses(now));
             }
             InboxMessage::ReadStore(reply) => {
-                let _sent = self.shard.store_metrics().map(|metrics| reply.send(metrics));
+                if let Some(metrics) = self.shard.store_metrics() {
+                    let _sent = reply.send(metrics);
+                }
             }
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
