@@ -18,9 +18,12 @@ BRIEF = {
     "fe-spmc": ("-m 64:64 -i 200 --consumers 1,4,8",),
     "te-spsc": ("-m 64:64 -i 500 --patterns 1,64",),
     "confirm": ("-m 64:1K -i 500", "-m 64:64 -i 500 --durable"),
-    "churn": ("--clients 1,2 --seconds 1",),
-    "drain": ("-m 64:1K -i 2000", "-m 64:64 -i 1000 --ack-every 10 --prefetch 100"),
-    "open": ("--rate 200,500 --seconds 1 --warm-up 0.3 -c",),
+    "churn": ("--clients 1,2 --seconds 1", "-k queue --clients 1 -i 20 --durable"),
+    "drain": ("-m 64:1K -i 2000", "-m 64:64 -i 1000 --ack-every 10 --prefetch 100", "-m 64:64 -i 500 --durable"),
+    "open": (
+        "--rate 200,500 --seconds 1 --warm-up 0.3 -c",
+        "--rate 200 --seconds 1 --warm-up 0.3 --confirms 100 --ack-every 10 --durable",
+    ),
     "workload": tuple(
         f"{name} --seconds 1 --scale {scale}"
         for name, scale in (
@@ -30,13 +33,15 @@ BRIEF = {
             ("task-queue", 0.2),
             ("bulk-transfer", 0.2),
         )
-    ),
+    )
+    + ("task-queue --seconds 1 --scale 0.2 --durable", "order-entry --seconds 1 --scale 0.2 --durable"),
 }
 # What needs no broker, or brings its own.
 ALONE = {
     "baseline": ("sockets -m 64:1K -i 500",),
     "floor": ("-m 64:1K -i 500",),
     "disk": ("-m 4096,65536 -n 20",),
+    "recover": ("-m 64:128 -i 2000 -c",),
 }
 # Tested elsewhere: compare, report and suite in others.py; perf and scale are steps of their own; networks and rdma in tests/lab.
 ELSEWHERE = {"networks", "rdma", "compare", "suite", "perf", "scale", "report", "help"}

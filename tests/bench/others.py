@@ -11,7 +11,7 @@ import json
 import time
 
 import each
-from scene import BROKERS, INVALID, OUT, WELL, bench, harrier, need, points, runs, whole
+from scene import BROKERS, INVALID, OUT, PROGRAM, TREE, WELL, bench, harrier, need, points, runs, whole
 
 BRIEF = ("de-spsc", "-m", "64:256", "-i", 500)
 
@@ -177,6 +177,53 @@ def market():
             need(all(run["delivered"] == 20_000 for run in runs(document)), "an order was not taken", ended)
 
 
+def durable_columns():
+    """Rows of persistent messages show what the store and the disk got, and those beside them do not."""
+    ended = bench("confirm", "-m", "64:64", "-i", 500, "--durable", status=(WELL, INVALID), document="durable-columns")
+    document = whole(ended)
+    names = ("Messages/group", "Syncs/s", "Disk MB/s", "Disk bytes/msg")
+    heads = [line for line in ended.out.splitlines() if line.startswith("# Size")]
+    need([all(name in head for name in names) for head in heads] == [False, True], f"heads: {heads}", ended)
+    transient, durable = (series["points"][0]["runs"][0] for series in document["series"])
+    need(transient["store"] is None and durable["store"]["groups"] > 0, "the store's counts are missing", ended)
+    need(durable["store"]["bytes"] > 500 * 64, f"store: {durable['store']}", ended)
+
+
+def recover():
+    """A killed broker comes back with everything, whoever made it; one that forgets is told as such."""
+    scripts = TREE / "tests" / "rabbitmq"
+    words = ("recover", "-m", "64:64", "-i", 500)
+    ended = bench(
+        *words, "--against-scripts", scripts, status=(WELL, INVALID), document="recover", deadline_s=240
+    )
+    document = whole(ended)
+    need([facts["product"] for facts in document["targets"]] == ["Harrier", "RabbitMQ"], "other brokers", ended)
+    for series, point in points(document):
+        for run in point["runs"]:
+            back = run["recovery"]
+            need((back is not None) == (series["parameters"]["phase"] == "recover"), f"recovery: {back}", ended)
+            need(not back or back["first_delivery_s"] >= 0, f"recovery: {back}", ended)
+            need(not back or run["delivered"] == 500, "messages are missing", ended)
+    forgetful = OUT / "forgetful"
+    forgetful.mkdir(exist_ok=True)
+    start = f"""#!/bin/sh
+{PROGRAM} broker --state none --log-level warn --listen 127.0.0.1:$2 >"$1/log" 2>&1 </dev/null &
+echo $! >"$1/pid"
+echo "pid $!"
+"""
+    stop = """#!/bin/sh
+[ -s "$1/pid" ] && kill "$(cat "$1/pid")" 2>"$1/stop.log"
+[ "${2:-}" = --wipe ] && rm -rf "$1"
+exit 0
+"""
+    for name, text in (("start", start), ("stop", stop)):
+        (forgetful / name).write_text(text)
+        (forgetful / name).chmod(0o755)
+    ended = bench(*words, "--scripts", forgetful, status=INVALID, document="forgetful", deadline_s=120)
+    lost = [run["faults"]["lost"] for run in runs(ended.document)]
+    need(lost == [0, 500], f"lost: {lost}", ended)
+
+
 def suite():
     """How long it takes is printed, and judged by nobody here."""
     began = time.monotonic()
@@ -201,5 +248,7 @@ EXPECTATIONS = {
     "others workloads": workloads,
     "others saved": saved,
     "others market": market,
+    "others durable-columns": durable_columns,
+    "others recover": recover,
     "others suite-quick": suite,
 }

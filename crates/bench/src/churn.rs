@@ -9,6 +9,7 @@ use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::failure::CommandFailure;
 use crate::launcher::TargetMeter;
 use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
@@ -17,6 +18,7 @@ use crate::process::RoleHandle;
 use crate::role::churner::{ChurnCommand, ChurnKind, ChurnTask};
 use crate::role_protocol::{RoleReport, SelfUsage};
 use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::store_meter::StoreReading;
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
 use gauge::{LatencyHistogram, validity};
@@ -32,15 +34,22 @@ const OWN: &[OptionSpec] = &[
         "most operations of each client in a run (default: as many as the time allows)",
     ),
     option("runs", None, "N", "runs of each point, all brokers in turns; tables show medians (default 1)"),
+    option(
+        "durable",
+        None,
+        "",
+        "also durable queues beside the exclusive ones; a broker that is started for it gets a state folder",
+    ),
 ];
 
 const ABOUT: &str =
     "Opens and closes connections, channels and queues, one at a time in each client, as fast as the broker
 answers. An operation is one opening and one closing. For a connection it includes transport handshake, login and clean
-close; queues are exclusive, declared and deleted.";
+close; queues are exclusive, declared and deleted; with --durable also durable ones, which survive a restart.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("churn", "all kinds, 1 and 4 clients, on this program's own broker"),
+    ("churn -k queue --durable", "durable queues beside exclusive ones"),
     (
         "churn -k connection --clients 1,2,8 --seconds 5 --url amqp://guest:guest@127.0.0.1",
         "connections to a running broker",
@@ -52,6 +61,7 @@ struct ChurnOptions {
     kinds: Vec<ChurnKind>,
     clients: Vec<usize>,
     command: ChurnCommand,
+    durable: bool,
 }
 
 impl ChurnKind {
@@ -72,6 +82,7 @@ impl ChurnOptions {
         Ok(Self {
             kinds: ChurnKind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
             clients: given.list("clients", &[1, 4], 1, CLIENTS_MAX)?,
+            durable: given.has("durable"),
             command: ChurnCommand {
                 count_max: given.number("iterations", CHURN_OPERATIONS_MAX, 1, CHURN_OPERATIONS_MAX)?,
                 duration_ms_max: given.number("seconds", 2, 1, 600)? * 1_000,
@@ -117,7 +128,9 @@ fn measure(
     let mut done = 0.0;
     for &kind in &options.kinds {
         let first = record.document.series.len();
-        record.document.series.extend(targets.iter().map(|target| series(kind, target)));
+        // Connections and channels are nothing that survives.
+        let cases = cases(targets, options.durable && kind == ChurnKind::Queue);
+        record.document.series.extend(cases.iter().map(|case| series(kind, case)));
         let table = match setup.output.format.is_incremental() {
             true => {
                 let begun: Vec<&MeasuredSeries> = record.document.series[first..].iter().collect();
@@ -130,15 +143,13 @@ fn measure(
             for series in &mut record.document.series[first..] {
                 series.points.push(SeriesPoint { at: clients as f64, size_bytes: 0.0, runs: Vec::new() });
             }
-            let mut churning = targets
-                .iter()
-                .map(|target| ChurnRun::start(kind, clients, setup, target))
-                .collect::<Result<Vec<_>, _>>()?;
+            let mut churning =
+                cases.iter().map(|case| ChurnRun::start(kind, clients, setup, case)).collect::<Result<Vec<_>, _>>()?;
             for run in 1..=setup.runs {
-                for position in 0..targets.len() {
+                for position in 0..cases.len() {
                     check_interrupted()?;
                     // Every second run takes the targets in reverse order.
-                    let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
+                    let index = if run % 2 == 1 { position } else { cases.len() - 1 - position };
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
                     churning[index].segment(&options.warm_up())?;
@@ -161,12 +172,14 @@ fn measure(
     Ok(())
 }
 
-fn series(kind: ChurnKind, target: &BenchmarkTarget) -> MeasuredSeries {
+fn series(kind: ChurnKind, (target, is_durable): &DurabilityCase<'_, BenchmarkTarget>) -> MeasuredSeries {
+    let mut parameters = BTreeMap::from([("kind".to_owned(), kind.name().to_owned())]);
+    note_durable(&mut parameters, *is_durable);
     MeasuredSeries {
         benchmark: "churn".to_owned(),
         target: target.name.clone(),
         pace: LoopMode::Closed,
-        parameters: BTreeMap::from([("kind".to_owned(), kind.name().to_owned())]),
+        parameters,
         axis: "clients".to_owned(),
         points: Vec::new(),
     }
@@ -184,10 +197,10 @@ impl ChurnRun {
         kind: ChurnKind,
         clients: usize,
         setup: &MeasureOptions,
-        target: &BenchmarkTarget,
+        &(target, durable): &DurabilityCase<'_, BenchmarkTarget>,
     ) -> Result<Self, String> {
         let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has nothing to open".to_owned()) };
-        let broker = TargetMeter::of(target)?;
+        let broker = TargetMeter::of(target)?.with_store(target, durable);
         let mut churning =
             Self { clients: Vec::with_capacity(clients), broker, _placed: target.pin(&setup.placement)? };
         let run = format!("harrier-churn-{}-{}", std::process::id(), gauge::clock::now_ns());
@@ -197,6 +210,7 @@ impl ChurnRun {
                 kind,
                 queue_prefix: format!("{run}.{index}."),
                 queue_bytes: setup.tcp.queue_bytes,
+                durable,
             };
             let mut role = RoleHandle::start("churner", &task, &setup.placement.publisher)?;
             role.ready(ROLE_READY_WAIT)?;
@@ -230,12 +244,15 @@ impl ChurnRun {
             }
         }
         let broker = self.broker.end()?;
+        let StoreReading { usage: store, note } = self.broker.store();
         let elapsed_s = last_ns.saturating_sub(first_ns).max(1) as f64 / 1e9;
         let mut run = MeasuredRun {
             elapsed_s,
             operations: Some(operations),
             latencies: BTreeMap::from([("open".to_owned(), opens.buckets()), ("close".to_owned(), closes.buckets())]),
             broker,
+            store,
+            notes: note.into_iter().collect(),
             publishers: sum.process.known(),
             network: if unseen { None } else { sum.network },
             ..MeasuredRun::default()

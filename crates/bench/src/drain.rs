@@ -9,6 +9,7 @@ use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::failure::CommandFailure;
 use crate::launcher::TargetMeter;
 use crate::limits::{BACKLOG_BYTES_DEFAULT, BACKLOG_MESSAGES_DEFAULT, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
@@ -18,6 +19,7 @@ use crate::role::connect;
 use crate::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
 use crate::role_protocol::{RoleReport, sizes};
 use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::store_meter::StoreReading;
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
 use gauge::{Steadiness, steadiness, validity};
@@ -27,6 +29,12 @@ const OWN: &[OptionSpec] = &[
     option("consumers", None, "N", "connections that empty the queue together (default 1)"),
     option("ack-every", None, "N", "one manual acknowledgement for N messages (default: automatic)"),
     option("prefetch", None, "N", "prefetch count (default: no limit)"),
+    option(
+        "durable",
+        None,
+        "",
+        "also with persistent messages in a durable queue; a broker that is started for it gets a state folder",
+    ),
 ];
 
 const ABOUT: &str =
@@ -36,6 +44,7 @@ of the broker's processes, divided by the number of messages.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("drain", "64 B to 64 KiB on this program's own broker"),
+    ("drain --durable -m 64:64", "with persistent messages in a durable queue beside transient ones"),
     (
         "drain -m 1K:1K -i 1000000 --consumers 4 --ack-every 100 --prefetch 1000",
         "a million messages, four consumers that acknowledge",
@@ -49,6 +58,8 @@ struct DrainOptions {
     consumers: usize,
     ack_every: u64,
     prefetch: u16,
+    /// Persistent messages beside transient ones.
+    durable: bool,
 }
 
 impl DrainOptions {
@@ -59,6 +70,7 @@ impl DrainOptions {
             consumers: given.number("consumers", 1, 1, CONSUMERS_MAX as u64)? as usize,
             ack_every: given.number("ack-every", 0, 1, 1 << 32)?,
             prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
+            durable: given.has("durable"),
         };
         if options.prefetch > 0 && options.ack_every > u64::from(options.prefetch) {
             return Err(UsageError("--ack-every must not exceed --prefetch: the consumer would stall".to_owned()));
@@ -102,9 +114,10 @@ fn measure(
     targets: &[BenchmarkTarget],
 ) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
-    // Two series for each target: filling, then emptying.
-    for target in targets {
-        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, target)));
+    let cases = cases(targets, options.durable);
+    // Two series for each case: filling, then emptying.
+    for case in &cases {
+        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, case)));
     }
     let table = match setup.output.format.is_incremental() {
         true => {
@@ -113,9 +126,8 @@ fn measure(
         }
         false => None,
     };
-    let mut backlogs =
-        targets.iter().map(|target| DrainRun::start(options, setup, target)).collect::<Result<Vec<_>, _>>()?;
-    let all = (options.sizes.len() * setup.runs * targets.len()) as f64;
+    let mut backlogs = cases.iter().map(|case| DrainRun::start(options, setup, case)).collect::<Result<Vec<_>, _>>()?;
+    let all = (options.sizes.len() * setup.runs * cases.len()) as f64;
     let mut done = 0.0;
     for &size_bytes in &options.sizes {
         let count = options.count(size_bytes);
@@ -124,16 +136,16 @@ fn measure(
             series.points.push(SeriesPoint { at, size_bytes: at, runs: Vec::new() });
         }
         for run in 1..=setup.runs {
-            for position in 0..targets.len() {
+            for position in 0..cases.len() {
                 check_interrupted()?;
                 // Every second run takes the targets in reverse order.
-                let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
+                let index = if run % 2 == 1 { position } else { cases.len() - 1 - position };
                 let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
                 progress.show(done / all, &what);
                 let both = backlogs[index].fill_and_empty(size_bytes, count)?;
                 for (phase, mut result) in both.into_iter().enumerate() {
                     result.invalid.extend(validity::unoptimised(&record.document.environment));
-                    result.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
+                    result.notes.extend(setup.tcp.queue_note(cases[index].0.facts.product.as_deref()));
                     if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
                         point.runs.push(result);
                     }
@@ -151,7 +163,11 @@ fn measure(
     Ok(())
 }
 
-fn series(phase: &str, options: &DrainOptions, target: &BenchmarkTarget) -> MeasuredSeries {
+fn series(
+    phase: &str,
+    options: &DrainOptions,
+    (target, is_durable): &DurabilityCase<'_, BenchmarkTarget>,
+) -> MeasuredSeries {
     let mut parameters = BTreeMap::from([("phase".to_owned(), phase.to_owned())]);
     if phase == "empty" {
         for (name, value) in [
@@ -162,6 +178,7 @@ fn series(phase: &str, options: &DrainOptions, target: &BenchmarkTarget) -> Meas
             parameters.insert(name.to_owned(), value.to_string());
         }
     }
+    note_durable(&mut parameters, *is_durable);
     MeasuredSeries {
         benchmark: "drain".to_owned(),
         target: target.name.clone(),
@@ -207,9 +224,13 @@ impl Drop for LeftoverQueue {
 }
 
 impl DrainRun {
-    fn start(options: &DrainOptions, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
+    fn start(
+        options: &DrainOptions,
+        setup: &MeasureOptions,
+        &(target, durable): &DurabilityCase<'_, BenchmarkTarget>,
+    ) -> Result<Self, String> {
         let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has no queues".to_owned()) };
-        let mut broker = TargetMeter::of(target)?;
+        let mut broker = TargetMeter::of(target)?.with_store(target, durable);
         let placed = target.pin(&setup.placement)?;
         let name = format!("harrier-drain-{}-{}", std::process::id(), gauge::clock::now_ns());
         let task = BacklogTask {
@@ -220,6 +241,7 @@ impl DrainRun {
             consumers: options.consumers,
             ack_every: options.ack_every,
             prefetch: options.prefetch,
+            durable,
         };
         let mut filler = RoleHandle::start("filler", &task, &setup.placement.publisher)?;
         filler.ready(ROLE_READY_WAIT)?;
@@ -264,10 +286,14 @@ impl DrainRun {
             return Err("the filler did not report its results".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
+        let broker = self.broker.end()?;
+        let StoreReading { usage: store, note } = self.broker.store();
         let mut run = MeasuredRun {
             elapsed_s,
             published: count,
-            broker: self.broker.end()?,
+            broker,
+            store,
+            notes: note.into_iter().collect(),
             publishers: used.process.known(),
             network: used.network,
             ..MeasuredRun::default()
@@ -286,12 +312,16 @@ impl DrainRun {
             return Err("the emptier did not report its results".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
+        let broker = self.broker.end()?;
+        let StoreReading { usage: store, note } = self.broker.store();
         let mut run = MeasuredRun {
             elapsed_s,
             delivered: received,
             delivered_bytes: received * size_bytes as u64,
             faults,
-            broker: self.broker.end()?,
+            broker,
+            store,
+            notes: note.into_iter().collect(),
             consumers: used.process.known(),
             network: used.network,
             ..MeasuredRun::default()

@@ -14,6 +14,7 @@ mod command;
 mod compare;
 mod disk_writes;
 mod drain;
+mod durability_case;
 mod failure;
 mod interrupt;
 pub mod launcher;
@@ -28,6 +29,7 @@ mod placement;
 mod process;
 mod queue_feature;
 mod rdma;
+mod recover;
 mod render;
 mod role;
 mod role_protocol;
@@ -36,6 +38,7 @@ mod sampler;
 mod scale;
 mod scenario;
 mod scratch;
+mod store_meter;
 mod suite;
 mod target;
 mod tcp;
@@ -43,6 +46,7 @@ mod trade;
 mod trees;
 mod verbs;
 pub(crate) mod workload;
+mod written_segment;
 
 use std::process::ExitCode;
 
@@ -58,6 +62,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("churn", "rate and latency of opening and closing connections, channels and queues"),
     ("disk", "how fast this disk makes groups durable that are written as the store writes them"),
     ("drain", "rate of filling and emptying a queue, and memory per queued message"),
+    ("recover", "kills a broker and starts it again: time to the first delivery, and what is lost"),
     ("suite", "all benchmarks, and a report (`make bench`)"),
     ("open", "open loop: latency at given rates, or the highest rate that meets an objective"),
     ("workload", "a load described in a file, or one included in the program (--list)"),
@@ -97,7 +102,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
         // The former name of `baseline sockets`.
         "floor" => baseline(&[&["sockets".to_owned()], rest].concat()),
         "suite" => suite::run(rest, run),
-        "perf" => Ok(perf::run(rest)?),
+        "perf" => Ok(perf::run(rest, recover::measure_own)?),
         "scale" => Ok(scale::run(rest)?),
         "open" => open_loop::run(rest),
         "workload" => workload::run(rest),
@@ -108,6 +113,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
         "churn" => churn::run(rest),
         "disk" => disk_writes::run(rest),
         "drain" => drain::run(rest),
+        "recover" => recover::run(rest),
         "compare" => compare::run(rest),
         "report" => render::run(rest),
         "help" | "--help" | "-h" => Ok(report::stdout::put(&usage())?),

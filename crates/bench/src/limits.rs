@@ -50,6 +50,38 @@ pub const STEP_MAX: u64 = 1 << 20;
 pub const SPIN_US_MAX: u64 = 1_000_000;
 /// Most concurrent processes of `churn`.
 pub const CLIENTS_MAX: usize = 256;
+/// Groups written in `perf` to see what the disk allows: enough for the 99th percentile.
+pub const PERF_FLOOR_GROUPS: u64 = 2_000;
+/// Messages of a fan-out of which `perf` counts the bytes written. None is acknowledged before the last.
+pub const PERF_FANOUT_MESSAGES: u64 = 20_000;
+/// Durable queues that `perf` declares.
+pub const PERF_DECLARED_QUEUES: u64 = 100_000;
+/// Messages a second of `perf` in open loop, and how many of them may be without a confirm.
+pub const PERF_OPEN_RATE: f64 = 100_000.0;
+pub const PERF_OPEN_WINDOW: u64 = 100_000;
+/// The part of this machine's memory that a backlog of `perf` may take, and what a message takes beside its body.
+pub const PERF_RECOVER_MEMORY_DIVISOR: u64 = 4;
+pub const PERF_RECOVER_MESSAGE_BYTES: u64 = 256;
+/// Messages without a confirm while `perf` fills the queue of a broker that it kills.
+pub const PERF_RECOVER_WINDOW: u64 = 20_000;
+/// Default number of messages in a backlog that outlives its broker.
+pub const RECOVER_MESSAGES_DEFAULT: u64 = 1_000_000;
+/// Default number of body bytes in such a backlog.
+pub const RECOVER_BYTES_DEFAULT: u64 = 1 << 30;
+/// Messages without a confirm, by default and at most, while it is published.
+pub const RECOVER_WINDOW_DEFAULT: u64 = 1_000;
+pub const RECOVER_WINDOW_MAX: u64 = 1_000_000;
+/// Messages that its consumer acknowledges at once, and its prefetch count: enough that neither waits for the other.
+pub const RECOVER_ACK_EVERY: u64 = 1_000;
+pub const RECOVER_PREFETCH: u16 = 20_000;
+/// How long a broker that was killed may take to serve a client.
+pub const RECOVERY_WAIT: Duration = Duration::from_secs(300);
+/// Interval between attempts to connect to it.
+pub const CONNECT_INTERVAL: Duration = Duration::from_millis(1);
+/// How long processes may take to be gone after SIGKILL.
+pub const BROKER_GONE_WAIT: Duration = Duration::from_secs(60);
+/// How long a broker may take to tell what its store has written.
+pub const STORE_ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// Most operations of one client in a run of `churn`.
 pub const CHURN_OPERATIONS_MAX: u64 = 10_000_000;
 /// Default number of messages in a backlog.

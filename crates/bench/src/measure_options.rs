@@ -177,9 +177,12 @@ impl MeasureOptions {
                 let options: Vec<String> = tcp.into_iter().chain(options.iter().cloned()).collect();
                 let has_state = options.iter().any(|word| word == "--state" || word.starts_with("--state="));
                 match command {
-                    None if *needs_state && !has_state => {
-                        BenchmarkTarget::embedded_with_state(&options, &self.placement.broker)?
-                    }
+                    None if *needs_state && !has_state => BenchmarkTarget::embedded_with_state(
+                        None,
+                        &options,
+                        &self.placement.broker,
+                        &std::env::temp_dir(),
+                    )?,
                     command => BenchmarkTarget::embedded(command.as_deref(), &options, &self.placement.broker)?,
                 }
             }

@@ -15,6 +15,7 @@ use report::{Metric, OsuTable, ProgressLine, invalid_reasons_of_run};
 pub(crate) use self::rate_search::RateSearch;
 use self::rate_search::{RATE_MAX, RATE_MIN};
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
+use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::failure::CommandFailure;
 use crate::limits::{PAIRS_MAX, WORKLOAD_NS_MAX};
 use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
@@ -50,6 +51,12 @@ const OPTIONS: &[OptionSpec] = &[
     option("seed", None, "N", "the seed of random gaps (default 1)"),
     option("runs", None, "N", "runs of each rate, all brokers in turns; tables show medians (default 1)"),
     option("check", Some('c'), "", "a checksum in every message, checked on arrival"),
+    option(
+        "durable",
+        None,
+        "",
+        "also with persistent messages in durable queues; a broker that is started for it gets a state folder",
+    ),
 ];
 
 const USAGE: &str = "harrier bench open [OPTIONS]";
@@ -100,6 +107,7 @@ struct OpenLoopOptions {
     ack_every: u64,
     prefetch: u16,
     seed: u64,
+    durable: bool,
 }
 
 impl LatencyObjective {
@@ -169,6 +177,7 @@ impl OpenLoopOptions {
             ack_every: given.number("ack-every", 0, 1, 1 << 32)?,
             prefetch: given.number("prefetch", 0, 1, u64::from(u16::MAX))? as u16,
             seed: given.number("seed", 1, 0, i64::MAX as u64)?,
+            durable: given.has("durable"),
         };
         if options.processes > options.pairs {
             return Err(UsageError(format!(
@@ -202,6 +211,26 @@ impl OpenLoopOptions {
             record.note_option("probe-seconds", self.probe_s);
         } else {
             record.note_option("rate", self.rates.iter().map(f64::to_string).collect::<Vec<_>>().join(","));
+        }
+    }
+
+    /// One pair with confirms, and an acknowledgement for each 100 messages.
+    fn confirmed(rate: f64, window: u64) -> Self {
+        Self {
+            rates: vec![rate],
+            objective: None,
+            arrivals: ArrivalProcess::Poisson,
+            seconds: 0.0,
+            warm_up_s: 1.0,
+            probe_s: 0.0,
+            sizes: Vec::new(),
+            pairs: 1,
+            processes: 1,
+            confirms: window,
+            ack_every: 100,
+            prefetch: 0,
+            seed: 1,
+            durable: true,
         }
     }
 
@@ -248,11 +277,18 @@ impl OpenLoopOptions {
                 answer: None,
             }],
             objectives: Vec::new(),
+            durable: false,
         }
     }
 
-    fn series(&self, size_bytes: usize, target: &BenchmarkTarget, phase: Option<&str>) -> MeasuredSeries {
+    fn series(
+        &self,
+        size_bytes: usize,
+        (target, is_durable): DurabilityCase<'_, BenchmarkTarget>,
+        phase: Option<&str>,
+    ) -> MeasuredSeries {
         let mut parameters = BTreeMap::new();
+        note_durable(&mut parameters, is_durable);
         let mut note = |name: &str, value: String| _ = parameters.insert(name.to_owned(), value);
         note("pairs", self.pairs.to_string());
         note("arrivals", if self.arrivals == ArrivalProcess::Even { "even" } else { "poisson" }.to_owned());
@@ -279,12 +315,13 @@ impl OpenLoopOptions {
     fn measure(
         &self,
         (size_bytes, rate, seconds): (usize, f64, f64),
-        target: &BenchmarkTarget,
+        (target, is_durable): DurabilityCase<'_, BenchmarkTarget>,
         setup: &MeasureOptions,
         record: &RunRecorder,
     ) -> Result<MeasuredRun, CommandFailure> {
         check_interrupted()?;
         let spec = self.spec(size_bytes, rate, seconds);
+        let spec = if is_durable { spec.durable() } else { spec };
         let progress = ProgressLine::begin();
         let show = |share: f64, doing: &str| progress.show(share, &format!("{}: {rate:.0}/s, {doing}", target.name));
         let outcome = execution::run(&spec, target, setup, &show);
@@ -301,10 +338,10 @@ impl OpenLoopOptions {
         targets: &[BenchmarkTarget],
         record: &mut RunRecorder,
     ) -> Result<(), CommandFailure> {
+        let cases = cases(targets, self.durable);
         for &size_bytes in &self.sizes {
             let first = record.document.series.len();
-            let empty: Vec<MeasuredSeries> =
-                targets.iter().map(|target| self.series(size_bytes, target, None)).collect();
+            let empty: Vec<MeasuredSeries> = cases.iter().map(|case| self.series(size_bytes, *case, None)).collect();
             let table = match record.output.format.is_incremental() {
                 true => {
                     let series: Vec<&MeasuredSeries> = empty.iter().collect();
@@ -317,8 +354,8 @@ impl OpenLoopOptions {
                 let all = &mut record.document.series[first..];
                 all.iter_mut().for_each(|series| series.points.push(point(rate, size_bytes, Vec::new())));
                 for _run in 0..setup.runs {
-                    for (at, target) in targets.iter().enumerate() {
-                        let run = self.measure((size_bytes, rate, self.seconds), target, setup, record)?;
+                    for (at, case) in cases.iter().enumerate() {
+                        let run = self.measure((size_bytes, rate, self.seconds), *case, setup, record)?;
                         if let Some(point) = record.document.series[first + at].points.last_mut() {
                             point.runs.push(run);
                         }
@@ -343,9 +380,10 @@ impl OpenLoopOptions {
     ) -> Result<Result<(), CommandFailure>, CommandFailure> {
         let mut missed = Ok(());
         for &size_bytes in &self.sizes {
-            for target in targets {
-                let (probes, above) = self.probe(objective, size_bytes, target, setup, record)?;
-                match self.confirm(objective, size_bytes, (target, probes, above), setup, record)? {
+            for case in cases(targets, self.durable) {
+                let target = case.0;
+                let (probes, above) = self.probe(objective, size_bytes, case, setup, record)?;
+                match self.confirm(objective, size_bytes, (case, probes, above), setup, record)? {
                     Some((rate, above)) => {
                         // If the generator fell behind, the broker may well handle more.
                         let found = format!("the highest rate that keeps it is {rate:.0}/s; {above}");
@@ -371,21 +409,21 @@ impl OpenLoopOptions {
         &self,
         objective: &LatencyObjective,
         size_bytes: usize,
-        target: &BenchmarkTarget,
+        case: DurabilityCase<'_, BenchmarkTarget>,
         setup: &MeasureOptions,
         record: &mut RunRecorder,
     ) -> Result<(RateSearch, LowestMissedRate), CommandFailure> {
         let mut above = LowestMissedRate::default();
         let guess = self.rates.first().copied().unwrap_or(RATE_MIN);
         let mut search = RateSearch::from(guess);
-        let series = self.series(size_bytes, target, Some("probe"));
+        let series = self.series(size_bytes, case, Some("probe"));
         let at = record.document.series.len();
         record.document.series.push(series);
         while let Some(rate) = search.rate() {
             let seconds = self.probe_s.max(objective.seconds_min(rate));
-            let mut run = self.measure((size_bytes, rate, seconds), target, setup, record)?;
+            let mut run = self.measure((size_bytes, rate, seconds), case, setup, record)?;
             let (value, met) = objective.judge(&run);
-            print_line(record, &probe_line(target, rate, value, &met))?;
+            print_line(record, &probe_line(case.0, rate, value, &met))?;
             above.observe(rate, &met);
             search.observe(met.is_ok());
             if !is_broken(&run) {
@@ -405,7 +443,7 @@ impl OpenLoopOptions {
         &self,
         objective: &LatencyObjective,
         size_bytes: usize,
-        (target, mut search, mut above): (&BenchmarkTarget, RateSearch, LowestMissedRate),
+        (case, mut search, mut above): (DurabilityCase<'_, BenchmarkTarget>, RateSearch, LowestMissedRate),
         setup: &MeasureOptions,
         record: &mut RunRecorder,
     ) -> Result<Option<(f64, LowestMissedRate)>, CommandFailure> {
@@ -417,15 +455,15 @@ impl OpenLoopOptions {
             let mut all_kept = true;
             for _run in 0..setup.runs {
                 let seconds = self.seconds.max(objective.seconds_min(trying));
-                let run = self.measure((size_bytes, trying, seconds), target, setup, record)?;
+                let run = self.measure((size_bytes, trying, seconds), case, setup, record)?;
                 let (value, met) = objective.judge(&run);
-                print_line(record, &format!("confirming: {}", probe_line(target, trying, value, &met)))?;
+                print_line(record, &format!("confirming: {}", probe_line(case.0, trying, value, &met)))?;
                 above.observe(trying, &met);
                 all_kept &= met.is_ok();
                 runs.push(run);
             }
             if all_kept {
-                let mut series = self.series(size_bytes, target, None);
+                let mut series = self.series(size_bytes, case, None);
                 series.points.push(point(trying, size_bytes, runs));
                 if record.output.format.is_incremental() {
                     let table = OsuTable::begin(&record.document, &[&series], record.output.full)?;
@@ -461,6 +499,11 @@ impl fmt::Display for LowestMissedRate {
             None => write!(f, "no higher rate was tried"),
         }
     }
+}
+
+/// The workload of one pair with persistent messages, confirms in such a window, and an acknowledgement for each 100.
+pub(crate) fn confirmed_spec(size_bytes: usize, rate: f64, seconds: f64, window: u64) -> WorkloadSpec {
+    OpenLoopOptions::confirmed(rate, window).spec(size_bytes, rate, seconds).durable()
 }
 
 /// A workload with exchanges only, for validating its groups one by one.

@@ -2,6 +2,7 @@
 
 mod broker_goals;
 mod certificate;
+mod durable;
 mod features;
 pub(crate) mod interleaved;
 mod memory;
@@ -9,11 +10,12 @@ pub(crate) mod perf_table;
 mod tls;
 
 pub(crate) use certificate::TemporaryCertificate;
+pub(crate) use durable::{CrashBacklog, CrashMeasurement};
 
 use std::path::{Path, PathBuf};
 
 use crate::arguments::{OptionSpec, ParsedOptions, help, option};
-use crate::limits::RUNS_MAX;
+use crate::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX};
 use crate::placement::{CpuList, CpuPlacement};
 use crate::target::BenchmarkTarget;
 use gauge::HostEnvironment;
@@ -31,14 +33,16 @@ const OPTIONS: &[OptionSpec] = &[
     option("latency-cpus", None, "PLACES", "placement for round trips (default broker=0,publisher=1,consumer=1)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
     option("seconds", None, "N", "length of each run (default 2)"),
-    option("only", None, "PARTS", "of throughput,large,latency,fanout,topic,pairs,shards,memory,features,tls"),
+    option("only", None, "PARTS", "of throughput,large,latency,fanout,topic,pairs,shards,memory,features,tls,durable"),
+    option("dir", Some('d'), "FOLDER", "where stores are made for `durable` (default: the system's temporary folder)"),
+    option("recover", None, "N", "messages that wait when a broker is killed for `durable` (default 10000000)"),
     option("write", None, "", "write docs/measurements/DATE-perf.md and .json"),
     option("out", None, "FOLDER", "write perf.json and perf.html there"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const PARTS: &[&str] =
-    &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory", "features", "tls"];
+    &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory", "features", "tls", "durable"];
 
 /// State shared by the parts of the comparison.
 struct PerfRun {
@@ -49,14 +53,19 @@ struct PerfRun {
     broker_options: Vec<String>,
     spin_options: Vec<String>,
     latency_placement: CpuPlacement,
+    /// Where stores are made.
+    dir: PathBuf,
+    /// Messages that wait when a broker is killed.
+    recover_messages: u64,
+    measure_crash: CrashMeasurement,
     record: PerfTable,
 }
 
-/// Runs the comparison.
+/// Runs the comparison. `measure_crash` is what `recover` does.
 ///
 /// # Errors
 /// A usage error or a broker that cannot be started. Missed goals are results, not errors.
-pub fn run(words: &[String]) -> Result<(), String> {
+pub(crate) fn run(words: &[String], measure_crash: CrashMeasurement) -> Result<(), String> {
     let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return put(&help("harrier bench perf [OPTIONS]", &[OPTIONS]));
@@ -65,7 +74,8 @@ pub fn run(words: &[String]) -> Result<(), String> {
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
         return Err(format!("unknown part '{unknown}' (of {})", PARTS.join(",")));
     }
-    let mut perf = PerfRun::read(&given, parts.iter().any(|part| ["throughput", "latency"].contains(part)))?;
+    let needs_rabbit = parts.iter().any(|part| ["throughput", "latency", "durable"].contains(part));
+    let mut perf = PerfRun::read(&given, needs_rabbit, measure_crash)?;
     for part in parts {
         perf.part(part)?;
     }
@@ -85,7 +95,7 @@ pub fn run(words: &[String]) -> Result<(), String> {
 }
 
 impl PerfRun {
-    fn read(given: &ParsedOptions, needs_rabbit: bool) -> Result<Self, String> {
+    fn read(given: &ParsedOptions, needs_rabbit: bool, measure_crash: CrashMeasurement) -> Result<Self, String> {
         let words = |name: &str, usual: &str| {
             given.text(name).unwrap_or(usual).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
@@ -106,6 +116,9 @@ impl PerfRun {
             broker_command: given.text("broker-command").map(str::to_owned),
             broker_options: words("broker-options", ""),
             spin_options: words("spin-options", "--spin-us 50"),
+            dir: dir(given),
+            recover_messages: given.number("recover", 10_000_000, 1, SEGMENT_MESSAGES_MAX)?,
+            measure_crash,
             latency_placement: match given.text("latency-cpus") {
                 Some(places) => CpuPlacement::parse(places)?,
                 None => CpuPlacement::broker_apart(),
@@ -126,6 +139,7 @@ impl PerfRun {
             "shards" => self.shards(),
             "features" => self.features(),
             "tls" => self.tls(),
+            "durable" => self.durable(),
             _ => self.memory(),
         }
     }
@@ -137,6 +151,11 @@ impl PerfRun {
         target.name = name.to_owned();
         Ok(target)
     }
+}
+
+/// The folder of stores.
+fn dir(given: &ParsedOptions) -> PathBuf {
+    given.text("dir").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 fn heading() -> PerfHeading {
@@ -155,7 +174,7 @@ fn rabbit(given: &ParsedOptions) -> Result<BenchmarkTarget, String> {
             if !scripts.join("start").is_file() {
                 return Err(format!("SKIPPED: {} is not there", scripts.join("start").display()));
             }
-            let directory = std::env::temp_dir().join(format!("harrier-perf-rabbitmq-{}", std::process::id()));
+            let directory = dir(given).join(format!("harrier-perf-rabbitmq-{}", std::process::id()));
             BenchmarkTarget::scripted("rabbitmq", &scripts, directory)
         }
     };

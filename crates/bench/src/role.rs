@@ -12,6 +12,7 @@ pub(crate) mod drain_roles;
 mod launch;
 mod null_broker;
 mod raw_socket;
+pub(crate) mod recover_roles;
 mod relay;
 pub(crate) mod role_tasks;
 pub(crate) mod socket_baseline;
@@ -54,6 +55,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("churner") => churner::run(&mut commands),
         Some("filler") => drain_roles::fill(&mut commands),
         Some("emptier") => drain_roles::empty(&mut commands),
+        Some("recover-publisher") => recover_roles::publish(&mut commands),
+        Some("recover-consumer") => recover_roles::consume(&mut commands),
         Some("verbs-consumer") => verbs_roles::listen(&mut commands),
         Some("verbs-publisher") => verbs_roles::measure(&mut commands),
         Some("topology-broker") => broker_supervisor::run(&mut commands),

@@ -19,6 +19,7 @@ use crate::role::role_tasks::{
 };
 use crate::role::socket_baseline::{deliver_heads_bytes, publish_heads_bytes};
 use crate::role_protocol::{LoadSegment, RoleReport, SelfUsage, TrafficShape};
+use crate::store_meter::StoreReading;
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
@@ -138,6 +139,8 @@ pub struct SegmentFigures {
     pub refused: u64,
     /// The target's resource usage; `None` if its process is not on this machine.
     pub broker: Option<RoleUsage>,
+    /// What its store has written.
+    pub(crate) store: StoreReading,
     pub publishers: SelfUsage,
     pub consumers: SelfUsage,
 }
@@ -186,6 +189,7 @@ impl SegmentFigures {
             .filter_map(|(role, usage)| validity::client_was_starved(role, usage, self.elapsed_s))
             .collect();
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
+        notes.extend(self.store.note.clone());
         MeasuredRun {
             elapsed_s: self.elapsed_s,
             published: self.published,
@@ -196,6 +200,7 @@ impl SegmentFigures {
             faults: self.faults,
             refused: self.refused,
             broker: self.broker.and_then(RoleUsage::known),
+            store: self.store.usage,
             publishers: publishers.known(),
             consumers: consumers.known(),
             network: NetworkUsage::sum(self.publishers.network, self.consumers.network),
@@ -221,6 +226,7 @@ impl SegmentFigures {
             faults: DeliveryFaults::default(),
             refused: 0,
             broker: None,
+            store: StoreReading::default(),
             publishers: SelfUsage::default(),
             consumers: SelfUsage::default(),
         }
@@ -274,7 +280,7 @@ impl RunningScenario {
             publishers: Vec::new(),
             consumers: Vec::new(),
             binder: None,
-            broker: TargetMeter::of(target)?,
+            broker: TargetMeter::of(target)?.with_store(target, scenario.durable),
             _placed: target.pin(placement)?,
         };
         match &target.address {
@@ -439,6 +445,7 @@ impl RunningScenario {
         let mut figures = SegmentFigures::empty(segment);
         let (first_ns, last_ns) = self.collect_reports(&mut figures)?;
         figures.broker = self.broker.end()?;
+        figures.store = self.broker.store();
         if let Some(binder) = &mut self.binder {
             binder.send_command(&BinderCommand::End)?;
             match binder.report(REPORT_WAIT)? {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use report::document::Document;
 use report::json;
@@ -13,7 +14,17 @@ impl ScratchDirectory {
     /// The error of the system.
     /// It cannot be made.
     pub fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("harrier-bench-{}", std::process::id()));
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    /// The same in another folder.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new_in(dir: &Path) -> Result<Self, String> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("harrier-bench-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Self(path))
     }

@@ -27,6 +27,12 @@ const OPTIONS: &[OptionSpec] = &[
     option("only", None, "NAMES", "only these benchmarks, separated by commas"),
     option("iterations", Some('i'), "COUNT", "messages of each size in closed loop (default: by size and broker)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
+    option(
+        "durable",
+        None,
+        "",
+        "also with persistent messages in durable queues; brokers that are started for it get a state folder",
+    ),
     option("help", Some('h'), "", "this text"),
 ];
 
@@ -38,6 +44,7 @@ listed at the end; neither fails the suite.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("suite --quick", "what `make bench` runs"),
+    ("suite --quick --durable --out out/durable", "every benchmark with transient and with persistent messages"),
     ("suite --full --url amqp://host --against amqp://other --out here", "two brokers in turns, everything, overnight"),
 ];
 
@@ -199,6 +206,10 @@ impl SuiteBenchmark {
         }
         if !["churn", "market-sweep"].contains(&word) {
             names.push("check");
+        }
+        // Sockets have no queues, and the market's are of its own making.
+        if !["baseline", "market-sweep"].contains(&word) {
+            names.push("durable");
         }
         names
     }

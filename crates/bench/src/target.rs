@@ -144,11 +144,16 @@ impl BenchmarkTarget {
         Self::started(command, extra, cpus, port, &listen, url)
     }
 
-    /// The same with a state folder of its own.
-    pub fn embedded_with_state(extra: &[String], cpus: &CpuList) -> Result<Self, String> {
-        let state = ScratchDirectory::new()?;
+    /// The same with a state folder of its own, which is made in `dir`.
+    pub fn embedded_with_state(
+        command: Option<&str>,
+        extra: &[String],
+        cpus: &CpuList,
+        dir: &Path,
+    ) -> Result<Self, String> {
+        let state = ScratchDirectory::new_in(dir)?;
         let words = [&["--state".to_owned(), state.path().to_string_lossy().into_owned()], extra].concat();
-        Ok(Self { _state: Some(state), ..Self::embedded(None, &words, cpus)? })
+        Ok(Self { _state: Some(state), ..Self::embedded(command, &words, cpus)? })
     }
 
     /// The same with TLS and this certificate, which its clients trust.

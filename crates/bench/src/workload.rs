@@ -35,6 +35,7 @@ use self::objective::{ObjectiveStatus, ObjectiveVerdict};
 use self::shipped::SHIPPED;
 use self::spec::WorkloadSpec;
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
+use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::failure::CommandFailure;
 use crate::limits::WORKLOAD_FILE_BYTES_MAX;
 use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
@@ -50,6 +51,12 @@ const OPTIONS: &[OptionSpec] = &[
     option("seed", None, "N", "seed instead of that in the file"),
     option("runs", None, "N", "runs, all brokers in turns; tables show medians (default 1)"),
     option("check", Some('c'), "", "a checksum in every message, checked on arrival"),
+    option(
+        "durable",
+        None,
+        "",
+        "also with persistent messages in durable queues; a broker that is started for it gets a state folder",
+    ),
 ];
 
 const USAGE: &str = "harrier bench workload NAME|FILE [OPTIONS]";
@@ -81,9 +88,10 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     record.note_option("scale", "1");
     record.note_option("seconds", spec.duration_ns as f64 / 1e9);
     record.note_option("seed", spec.seed);
-    let outcome = measure(&spec, &setup, &targets, &mut record);
+    let cases = cases(&targets, given.has("durable"));
+    let outcome = measure(&spec, &setup, &cases, &mut record);
     // Results measured before a failure are shown nevertheless.
-    let judged = judge(&spec, &targets, &mut record);
+    let judged = judge(&spec, &cases, &mut record);
     record.end(outcome)?;
     match judged?.into_iter().find(|verdict| verdict.met == ObjectiveStatus::No) {
         Some(missed) => Err(CommandFailure::Missed(missed.to_string())),
@@ -151,22 +159,23 @@ pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f6
 fn measure(
     spec: &WorkloadSpec,
     setup: &MeasureOptions,
-    targets: &[BenchmarkTarget],
+    cases: &[DurabilityCase<'_, BenchmarkTarget>],
     record: &mut RunRecorder,
 ) -> Result<(), CommandFailure> {
     let groups = run_results::groups(spec);
-    for target in targets {
-        record.document.series.push(empty_series(spec, &groups, target));
+    let durable = spec.clone().durable();
+    for case in cases {
+        record.document.series.push(empty_series(spec, &groups, *case));
     }
     let progress = ProgressLine::begin();
-    let count = (setup.runs * targets.len()) as f64;
+    let count = (setup.runs * cases.len()) as f64;
     let mut done = 0.0;
     for run in 1..=setup.runs {
-        for (target, index) in targets.iter().zip(0..) {
+        for (&(target, is_durable), index) in cases.iter().zip(0..) {
             check_interrupted()?;
             let what = format!("{}, run {run} of {}", target.name, setup.runs);
             let show = |share: f64, doing: &str| progress.show((done + share) / count, &format!("{what}: {doing}"));
-            let outcome = execution::run(spec, target, setup, &show);
+            let outcome = execution::run(if is_durable { &durable } else { spec }, target, setup, &show);
             progress.clear();
             let mut runs = run_results::runs(spec, &outcome?, &record.document.environment);
             if let Some(all) = runs.first_mut() {
@@ -184,10 +193,15 @@ fn measure(
     Ok(())
 }
 
-fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget) -> MeasuredSeries {
+fn empty_series(
+    spec: &WorkloadSpec,
+    groups: &[String],
+    (target, is_durable): DurabilityCase<'_, BenchmarkTarget>,
+) -> MeasuredSeries {
     let mut parameters: BTreeMap<String, String> =
         groups.iter().enumerate().map(|(at, name)| (format!("group {at}"), name.clone())).collect();
     parameters.insert("seed".to_owned(), spec.seed.to_string());
+    note_durable(&mut parameters, is_durable);
     let bytes = |at: usize| match at.checked_sub(1).and_then(|at| spec.publishers.get(at)) {
         Some(group) => random::size_mean(&group.size),
         None => random::size_mean(&spec.publishers[0].size),
@@ -207,7 +221,7 @@ fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget
 /// Prints the table and the verdicts on the objectives, which the document records too.
 fn judge(
     spec: &WorkloadSpec,
-    targets: &[BenchmarkTarget],
+    cases: &[DurabilityCase<'_, BenchmarkTarget>],
     record: &mut RunRecorder,
 ) -> Result<Vec<ObjectiveVerdict>, String> {
     let groups = run_results::groups(spec);
@@ -217,14 +231,11 @@ fn judge(
     }
     let mut lines = Vec::new();
     let mut verdicts = Vec::new();
-    for (target, series) in targets.iter().zip(&document.series) {
+    for (index, ((target, is_durable), series)) in cases.iter().zip(&document.series).enumerate() {
         for verdict in objective::judge(&spec.objectives, &groups, series) {
-            let who = if targets.len() > 1 { format!("{}: ", target.name) } else { String::new() };
-            lines.push((
-                series.target.clone(),
-                format!("objective {verdict}"),
-                format!("# objective {who}{verdict}\n"),
-            ));
+            let kind = if *is_durable { ", durable" } else { "" };
+            let who = if cases.len() > 1 { format!("{}{kind}: ", target.name) } else { String::new() };
+            lines.push((index, format!("objective {verdict}"), format!("# objective {who}{verdict}\n")));
             verdicts.push(verdict);
         }
     }
@@ -244,8 +255,8 @@ fn judge(
             put(line)?;
         }
     }
-    for (target, note, _) in lines {
-        let series = record.document.series.iter_mut().find(|series| series.target == target);
+    for (index, note, _) in lines {
+        let series = record.document.series.get_mut(index);
         if let Some(run) = series.and_then(|series| series.points.first_mut()).and_then(|point| point.runs.last_mut()) {
             run.notes.push(note);
         }

@@ -172,6 +172,38 @@ impl Client {
         name: &str,
         options: &QueueOptions,
     ) -> Result<QueueDeclared> {
+        self.write_declare(channel, name, options, false)?;
+        match self.answer(channel.number, "queue.declare-ok")? {
+            Reply::QueueDeclared { queue: name, messages, consumers } => {
+                Ok(QueueDeclared { name, messages, consumers })
+            }
+            _ => Err(unexpected("queue.declare-ok")),
+        }
+    }
+
+    /// Declares a queue without waiting for an answer, for very many queues; a call that is answered afterwards tells that
+    /// all are declared.
+    ///
+    /// # Errors
+    /// A channel that is not open, or the connection's end. A refusal shows in a later call.
+    pub fn declare_queue_unanswered(
+        &mut self,
+        channel: ClientChannel,
+        name: &str,
+        options: &QueueOptions,
+    ) -> Result<()> {
+        self.write_declare(channel, name, options, true)?;
+        self.flush_if_much()
+    }
+
+    fn write_declare(
+        &mut self,
+        channel: ClientChannel,
+        name: &str,
+        options: &QueueOptions,
+        no_wait: bool,
+    ) -> Result<()> {
+        self.state.channels.open(channel)?;
         let arguments = encoded(&options.arguments);
         let method = queue::Declare {
             queue: short(name)?,
@@ -179,15 +211,11 @@ impl Client {
             durable: options.durable,
             exclusive: options.exclusive,
             auto_delete: options.auto_delete,
-            no_wait: false,
+            no_wait,
             arguments: TableRef::new(&arguments),
         };
-        match self.call(channel, method.into(), "queue.declare-ok")? {
-            Reply::QueueDeclared { queue: name, messages, consumers } => {
-                Ok(QueueDeclared { name, messages, consumers })
-            }
-            _ => Err(unexpected("queue.declare-ok")),
-        }
+        self.outbound.method(&self.pool, channel.number, &method.into());
+        Ok(())
     }
 
     /// Binds a queue to an exchange.

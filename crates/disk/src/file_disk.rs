@@ -1,6 +1,7 @@
 //! Segments in files: a thread for each log does what is asked, one request after another.
 
 use crate::Disk;
+use crate::disk_metrics::DiskMetrics;
 use crate::error::disk_error;
 use crate::folder::SegmentFolder;
 use crate::limits::REQUESTS_MAX;
@@ -9,21 +10,29 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use store::limits::BLOCK_BYTES;
 use store::{Block, Completion, DiskError, DiskErrorKind, Request, SealedGroup, SegmentId, SegmentReader};
 
 /// Is called by the disk's thread when there is a completion.
 pub type Wake = Box<dyn Fn() + Send>;
 
+/// A completion, and how long a write took.
+struct TimedCompletion {
+    completion: Completion,
+    write_us: Option<u64>,
+}
+
 /// A disk of files.
 pub struct FileDisk {
     folder: SegmentFolder,
     /// `None` once the disk is being dropped.
     requests: Option<SyncSender<Request>>,
-    completions: Receiver<Completion>,
+    completions: Receiver<TimedCompletion>,
     /// Requests for which the thread has no capacity yet.
     waiting: VecDeque<Request>,
     under_way: usize,
+    metrics: DiskMetrics,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -41,7 +50,15 @@ impl FileDisk {
                 text: format!("cannot start the thread {name}: {error}"),
             })?;
         let requests = Some(requests);
-        Ok(FileDisk { folder, requests, completions, waiting: VecDeque::new(), under_way: 0, thread: Some(thread) })
+        Ok(FileDisk {
+            folder,
+            requests,
+            completions,
+            waiting: VecDeque::new(),
+            under_way: 0,
+            metrics: DiskMetrics::default(),
+            thread: Some(thread),
+        })
     }
 
     fn send_waiting(&mut self) {
@@ -69,7 +86,9 @@ impl Disk for FileDisk {
 
     fn poll(&mut self) -> Option<Completion> {
         match self.completions.try_recv() {
-            Ok(completion) => {
+            Ok(TimedCompletion { completion, write_us }) => {
+                self.metrics.count(&completion, self.folder.syncs_each_write());
+                write_us.into_iter().for_each(|write_us| self.metrics.write_times.record(write_us));
                 self.under_way -= 1;
                 self.send_waiting();
                 Some(completion)
@@ -85,6 +104,10 @@ impl Disk for FileDisk {
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
         self.folder.free_bytes()
+    }
+
+    fn metrics(&self) -> DiskMetrics {
+        self.metrics.clone()
     }
 }
 
@@ -106,6 +129,11 @@ impl Drop for FileDisk {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "how long the disk takes is known to its thread alone")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// What the thread has.
 struct FileThread {
     folder: SegmentFolder,
@@ -114,7 +142,7 @@ struct FileThread {
 }
 
 impl FileThread {
-    fn run(mut self, requests: &Receiver<Request>, done: &SyncSender<Completion>, wake: &Wake) {
+    fn run(mut self, requests: &Receiver<Request>, done: &SyncSender<TimedCompletion>, wake: &Wake) {
         while let Ok(request) = requests.recv() {
             let completion = self.carry_out(request);
             if done.send(completion).is_err() {
@@ -124,17 +152,20 @@ impl FileThread {
         }
     }
 
-    fn carry_out(&mut self, request: Request) -> Completion {
+    fn carry_out(&mut self, request: Request) -> TimedCompletion {
         let gate = self.folder.gate().clone();
         // Reads change nothing.
         let _passage = (!matches!(request, Request::Read { .. })).then(|| gate.enter());
-        match request {
+        let mut write_us = None;
+        let completion = match request {
             Request::Make { segment, blocks, from } => {
                 let result = self.folder.make(segment, blocks, from);
                 Completion::Made { segment, result }
             }
             Request::Write { segment, block, group } => {
+                let began = now();
                 let result = self.write(segment, block, &group);
+                write_us = Some((now() - began).as_micros() as u64);
                 Completion::Written { segment, group, result }
             }
             Request::Sync { segment } => Completion::Synced { segment, result: self.sync_open() },
@@ -146,7 +177,8 @@ impl FileThread {
                 let result = self.folder.remove(segment);
                 Completion::Removed { segment, result }
             }
-        }
+        };
+        TimedCompletion { completion, write_us }
     }
 
     fn write(&mut self, segment: SegmentId, block: Block, group: &SealedGroup) -> Result<(), DiskError> {

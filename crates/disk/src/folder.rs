@@ -83,7 +83,7 @@ impl SegmentFolder {
     }
 
     pub(crate) fn syncs_each_write(&self) -> bool {
-        self.syncs_each_write
+        self.syncs_each_write && !self.is_volatile
     }
 
     /// The logs that have segments here, in their order.
@@ -166,7 +166,7 @@ impl SegmentFolder {
     /// Opens a segment for writing: what has been written is durable when the call returns, or when the file is synced.
     pub(crate) fn open_for_writing(&self, segment: SegmentId) -> Result<File, DiskError> {
         let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
-        let sync = if self.syncs_each_write && !self.is_volatile { OFlags::DSYNC } else { OFlags::empty() };
+        let sync = if self.syncs_each_write() { OFlags::DSYNC } else { OFlags::empty() };
         self.open_segment(segment, OFlags::WRONLY | direct | sync)
     }
 

@@ -8,6 +8,7 @@
 //! seed. Read `Disk`, then `SegmentFolder`.
 #![forbid(unsafe_code)]
 
+mod disk_metrics;
 mod error;
 mod file_disk;
 mod folder;
@@ -18,6 +19,7 @@ mod simulated_disk;
 mod simulated_segment;
 mod write_gate;
 
+pub use disk_metrics::{DiskMetrics, WriteTimes};
 pub use file_disk::{FileDisk, Wake};
 pub use folder::SegmentFolder;
 pub use segment_backup::SegmentBackup;
@@ -40,4 +42,9 @@ pub trait Disk: Send {
 
     /// Bytes that can still be written.
     fn free_bytes(&self) -> Result<u64, DiskError>;
+
+    /// What has been completed. Disks that only tests have need not count.
+    fn metrics(&self) -> DiskMetrics {
+        DiskMetrics::default()
+    }
 }

@@ -6,5 +6,8 @@
 /// reads under way; removals may come in numbers, and wait with their submitter.
 pub const REQUESTS_MAX: usize = 64;
 
+/// Buckets of the times of writes: up to 67 s, and one for all that is longer.
+pub const WRITE_TIME_BUCKETS: usize = 101;
+
 /// Bytes that are written at once when a segment is made.
 pub const MAKE_BYTES: usize = 1 << 20;

@@ -5,6 +5,7 @@
 //! What is under way at a power cut has happened, has not, or has in part: each sector of a write by itself.
 
 use crate::Disk;
+use crate::disk_metrics::DiskMetrics;
 use crate::simulated_damage::DamagedBlocks;
 use crate::simulated_segment::{SECTOR_BYTES, SimulatedSegment};
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub struct DiskFaults {
 
 /// A request that is not done.
 struct PendingRequest {
+    since_us: u64,
     due_us: u64,
     request: Request,
 }
@@ -47,6 +49,7 @@ pub struct SimulatedDisk {
     capacity_bytes: u64,
     damage: DamagedBlocks,
     is_unreadable: bool,
+    metrics: DiskMetrics,
 }
 
 impl SimulatedDisk {
@@ -60,6 +63,7 @@ impl SimulatedDisk {
             capacity_bytes: u64::MAX,
             damage: DamagedBlocks::default(),
             is_unreadable: false,
+            metrics: DiskMetrics::default(),
         }
     }
 
@@ -323,7 +327,7 @@ impl Disk for SimulatedDisk {
         if self.faults.lag_us_max > 0 {
             took_us += self.below(self.faults.lag_us_max.into());
         }
-        self.pending.push(PendingRequest { due_us: self.now_us + took_us, request });
+        self.pending.push(PendingRequest { since_us: self.now_us, due_us: self.now_us + took_us, request });
     }
 
     fn poll(&mut self) -> Option<Completion> {
@@ -332,8 +336,13 @@ impl Disk for SimulatedDisk {
         if due_us > self.now_us {
             return None;
         }
-        let PendingRequest { request, .. } = self.pending.remove(at);
-        Some(self.carry_out(request))
+        let PendingRequest { request, since_us, .. } = self.pending.remove(at);
+        let completion = self.carry_out(request);
+        self.metrics.count(&completion, true);
+        if let Completion::Written { .. } = completion {
+            self.metrics.write_times.record(due_us - since_us);
+        }
+        Some(completion)
     }
 
     fn under_way(&self) -> usize {
@@ -342,6 +351,10 @@ impl Disk for SimulatedDisk {
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
         Ok(self.capacity_bytes.saturating_sub(self.used_bytes()))
+    }
+
+    fn metrics(&self) -> DiskMetrics {
+        self.metrics.clone()
     }
 }
 

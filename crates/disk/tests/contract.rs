@@ -1,6 +1,6 @@
 //! The contract that every disk keeps.
 
-use disk::{Disk, DiskFaults, FileDisk, SegmentFolder, SimulatedDisk};
+use disk::{Disk, DiskFaults, DiskMetrics, FileDisk, SegmentFolder, SimulatedDisk};
 use std::sync::mpsc::{Receiver, channel};
 use store::limits::BLOCK_BYTES;
 use store::{
@@ -72,6 +72,9 @@ impl Disk for TestFileDisk {
     }
     fn free_bytes(&self) -> Result<u64, store::DiskError> {
         self.disk.free_bytes()
+    }
+    fn metrics(&self) -> DiskMetrics {
+        self.disk.metrics()
     }
 }
 
@@ -333,4 +336,23 @@ fn a_volatile_folder_begins_empty() {
     assert_eq!(length, SEGMENT_BYTES, "its blocks are reserved");
     let again = SegmentFolder::open_volatile(&disk.path).expect("a folder that can be opened");
     assert_eq!(again.segments(LOG), Ok(Vec::new()));
+}
+
+#[test]
+fn what_is_done_is_counted_once_it_is_taken() {
+    let check = |disk: &mut dyn TestDisk| {
+        assert_eq!(disk.metrics(), DiskMetrics::default());
+        make(disk, 1, None);
+        read(disk, 1, 0, BLOCK_BYTES).expect("a segment");
+        let metrics = disk.metrics();
+        assert_eq!((metrics.syncs, metrics.segments_made, metrics.write_times.count()), (1, 1, 0));
+        let before = disk.metrics().segments_made;
+        append(disk, LogEnd::empty(STORE, LOG), 0..10);
+        let metrics = disk.metrics();
+        assert!(metrics.write_times.count() >= 10 && metrics.write_times.max_us() > 0, "{metrics:?}");
+        let made = metrics.segments_made - before;
+        assert_eq!(metrics.syncs, 1 + metrics.write_times.count() + made, "{metrics:?}");
+    };
+    check(&mut TestFileDisk::new());
+    check(&mut SimulatedDisk::new(1, DiskFaults::default()));
 }

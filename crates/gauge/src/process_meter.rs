@@ -134,6 +134,7 @@ impl MeteredProcess {
             busiest_cores: cpu_s / elapsed_s,
             cores_max: self.threads_max.max(1).min(allowed) as f64,
             busiest_thread_cores: busiest_thread_ns as f64 / 1e9 / elapsed_s,
+            written_bytes: last.written_bytes.zip(first.written_bytes).map(|(last, first)| last.saturating_sub(first)),
         }
     }
 }
@@ -215,6 +216,21 @@ mod tests {
         let usage = meter.stop();
         assert!(usage.resident_bytes >= BYTES as u64, "{usage:?}");
         assert!(usage.minor_faults > 0, "{usage:?}");
+    }
+
+    #[test]
+    fn bytes_that_are_written_to_storage_are_counted() {
+        const BYTES: usize = 256 << 10;
+        // A folder that is on a disk, and not in memory.
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("written-{}.test", std::process::id()));
+        let meter = ProcessMeter::of_self();
+        let written = std::fs::write(&path, vec![1; BYTES]);
+        let synced = written.and_then(|()| std::fs::File::open(&path)?.sync_all());
+        let usage = meter.stop();
+        std::fs::remove_file(&path).expect("it is removed");
+        synced.expect("it is written");
+        assert!(usage.written_bytes.is_none_or(|bytes| bytes >= BYTES as u64), "{usage:?}");
     }
 
     #[test]

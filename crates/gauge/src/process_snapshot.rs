@@ -24,6 +24,8 @@ pub(crate) struct ProcessSnapshot {
     pub resident_bytes: u64,
     /// Peak resident memory.
     pub resident_bytes_peak: u64,
+    /// Bytes written to storage, of threads that ended as well; `None` if the system does not tell.
+    pub written_bytes: Option<u64>,
     /// Voluntary and involuntary context switches of the whole process, ended threads included; only for this process itself.
     pub switches: Option<(u64, u64)>,
     pub threads: BTreeMap<u32, ThreadSnapshot>,
@@ -61,6 +63,7 @@ impl ProcessSnapshot {
             major_faults: field(12)?,
             resident_bytes: number(&status, "VmRSS:").unwrap_or(0) * 1_024,
             resident_bytes_peak: number(&status, "VmHWM:").unwrap_or(0) * 1_024,
+            written_bytes: written_bytes(pid),
             switches: None,
             threads: threads(pid),
         };
@@ -81,6 +84,11 @@ impl ProcessSnapshot {
                 Some((count(usage.voluntary_context_switches()), count(usage.involuntary_context_switches())));
         }
     }
+}
+
+/// Bytes that a process caused to be written to storage.
+fn written_bytes(pid: u32) -> Option<u64> {
+    number(&fs::read_to_string(format!("/proc/{pid}/io")).ok()?, "write_bytes:")
 }
 
 /// Resident memory of a process in bytes (`VmRSS`); `None` if it does not exist or is not readable.

@@ -30,6 +30,9 @@ pub struct RoleUsage {
     /// Processors used by the busiest thread; near 1.0 it is the bottleneck.
     #[serde(default)]
     pub busiest_thread_cores: f64,
+    /// Bytes that the processes caused to be written to storage (`write_bytes` in `/proc/PID/io`); `None` if that was not readable.
+    #[serde(default)]
+    pub written_bytes: Option<u64>,
 }
 
 impl RoleUsage {
@@ -45,6 +48,11 @@ impl RoleUsage {
 
     /// Adds other processes of the same role in the same interval.
     pub fn add(&mut self, other: &Self) {
+        self.written_bytes = match (self.processes, self.written_bytes, other.written_bytes) {
+            (0, _, first) => first,
+            (_, Some(sum), Some(more)) => Some(sum + more),
+            _ => None,
+        };
         self.processes += other.processes;
         self.user_s += other.user_s;
         self.system_s += other.system_s;
@@ -91,6 +99,10 @@ mod tests {
             assert!((sum.cpu_s() - 2.9).abs() < 1e-9);
         }
         assert_eq!(RoleUsage::default().known(), None);
+        let wrote = |bytes: Option<u64>| RoleUsage { processes: 1, written_bytes: bytes, ..RoleUsage::default() };
+        let sum = |all: &[RoleUsage]| all.iter().collect::<RoleUsage>().written_bytes;
+        assert_eq!(sum(&[wrote(Some(1)), wrote(Some(2))]), Some(3));
+        assert_eq!(sum(&[wrote(Some(1)), wrote(None)]), None, "what one of them wrote is unknown");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod backup;
 mod links;
+mod store;
 
 pub use links::FederationAdmin;
 
@@ -61,7 +62,7 @@ struct AdminCommand<'a> {
 type CommandHandler = fn(&mut AdminServer, &AdminCommand<'_>) -> Result<Json, AdminError>;
 
 /// Commands, with the arguments that each accepts.
-const COMMANDS: [(&str, &[&str], CommandHandler); 7] = [
+const COMMANDS: [(&str, &[&str], CommandHandler); 8] = [
     ("backup", &["folder"], AdminServer::backup),
     ("definitions", &["vhost"], AdminServer::definitions),
     ("links", links::LINKS, AdminServer::links),
@@ -69,6 +70,7 @@ const COMMANDS: [(&str, &[&str], CommandHandler); 7] = [
     ("link-delete", links::LINK_DELETE, AdminServer::link_delete),
     ("route-add", links::ROUTE_ADD, AdminServer::route_add),
     ("route-delete", links::ROUTE_DELETE, AdminServer::route_delete),
+    ("store", &[], AdminServer::store),
 ];
 
 /// Executes admin requests.

@@ -9,6 +9,8 @@ mod queue_listing;
 mod stopped_store;
 mod table;
 
+pub use table::{Column, table};
+
 use crate::{print, print_error, usage_error};
 use std::ffi::OsString;
 use std::path::Path;

@@ -32,8 +32,9 @@ const LOCKS: [(&str, &str); 19] = [
 ];
 
 /// Files that read a clock or sleep outside tests, each with its reason.
-const CLOCKS: [(&str, &str); 18] = [
+const CLOCKS: [(&str, &str); 19] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
+    ("crates/disk/src/file_disk.rs", "how long each write takes, twice a group, on the disk's own thread"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
     ("crates/harrier/src/admin_server/links.rs", "rates of a link, for an administrator"),
     ("crates/harrier/src/broker.rs", "how long the start took"),

@@ -8,6 +8,10 @@ use crate::metric::{Metric, MetricRole};
 /// Quantiles shown with all columns, each only if there are enough samples.
 pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
+/// What rows with persistent messages show in addition.
+const STORE_METRICS: [Metric; 4] =
+    [Metric::StoreGroupMessages, Metric::StoreSyncsPerS, Metric::WrittenMbPerS, Metric::WrittenBytesPerMessage];
+
 /// The metrics of a series that are shown by default, the most important first.
 ///
 /// For streams MB/s and Messages/s come first, for round trips the one-way latency, as in the OSU benchmarks.
@@ -47,6 +51,9 @@ pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
         "open" | "workload" => {
             metrics.push(Metric::DeliveredPerS);
             metrics.extend(us("delivery", &[0.5, 0.99, 0.999, 1.0]));
+            if series.parameters.contains_key("confirms") {
+                metrics.extend(us("confirm", &[0.5, 0.99]));
+            }
             // If messages are requests or jobs, their latency counts; known once there is a run.
             let found = kinds(series);
             for kind in ["round_trip", "done"].iter().filter(|kind| found.iter().any(|found| found == *kind)) {
@@ -61,7 +68,21 @@ pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
             metrics.push(Metric::OperationsPerS);
             metrics.extend(us("completion", &[0.5, 0.99, 0.999, 1.0]));
         }
+        "recover" if series.parameters.get("phase").is_some_and(|phase| phase == "fill") => {
+            metrics.extend([Metric::PublishedPerS, Metric::MbPerS]);
+        }
+        "recover" => metrics.extend([
+            Metric::ListeningS,
+            Metric::FirstDeliveryS,
+            Metric::DeliveredPerS,
+            Metric::LostMessages,
+            Metric::DoubledMessages,
+            Metric::RedeliveredMessages,
+        ]),
         _ => metrics.extend([Metric::MbPerS, Metric::PublishedPerS, Metric::UsPerMessage]),
+    }
+    if series.parameters.get("durable").is_some_and(|durable| durable == "yes") {
+        metrics.extend(STORE_METRICS);
     }
     metrics
 }
@@ -91,6 +112,11 @@ pub fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
         Metric::UsPerMessage,
         Metric::OperationsPerS,
         Metric::BacklogBytesPerMessage,
+        Metric::ListeningS,
+        Metric::FirstDeliveryS,
+        Metric::LostMessages,
+        Metric::DoubledMessages,
+        Metric::RedeliveredMessages,
     ];
     for kind in kinds(series) {
         others.push(Metric::LatencyMeanUs(kind.clone()));
@@ -116,6 +142,7 @@ pub fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
         Metric::PacketGapUs,
         Metric::RetransmitsPerMillion,
     ]);
+    others.extend(STORE_METRICS);
     for metric in others {
         if !metrics.contains(&metric) {
             metrics.push(metric);
@@ -152,6 +179,16 @@ mod tests {
         let series = fixture::series(benchmark, "size_bytes", Vec::new());
         let names: Vec<_> = default_metrics(&series).iter().map(Metric::name).collect();
         assert_eq!(names.join(" | "), expected, "{benchmark}");
+    }
+
+    #[test]
+    fn rows_of_persistent_messages_say_what_the_disk_got() {
+        let mut series = fixture::series("confirm", "size_bytes", Vec::new());
+        let shown = |series: &MeasuredSeries| default_metrics(series).iter().map(Metric::name).collect::<Vec<_>>();
+        let before = shown(&series);
+        series.parameters.insert("durable".to_owned(), "yes".to_owned());
+        let added = ["Messages/group", "Syncs/s", "Disk MB/s", "Disk bytes/msg"];
+        assert_eq!(shown(&series), [&before.iter().map(String::as_str).collect::<Vec<_>>()[..], &added].concat());
     }
 
     #[test]

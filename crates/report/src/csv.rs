@@ -126,7 +126,8 @@ mod tests {
             rows[0].starts_with(
                 "benchmark,target,transport,product,version,pace,axis,parameter_pairs,at,size_bytes,run,elapsed_s,published,\
                  delivered,delivered_bytes,operations,mb_per_s,published_per_s,message_us,delivered_per_s,operations_per_s,\
-                 backlog_bytes_per_message,broker_cpu_s_per_million"
+                 backlog_bytes_per_message,listening_s,first_delivery_s,lost_messages,doubled_messages,redelivered_messages,\
+                 broker_cpu_s_per_million"
             ),
             "{}",
             rows[0]
@@ -134,8 +135,8 @@ mod tests {
         assert_eq!(
             rows[1],
             "de-spsc,harrier,tcp,Harrier,0.1.0,closed,size_bytes,1,64,64,1,1,1000,1000,64000,,0.064,1000,1000,1000,,,\
-             750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,\
-             2000,2,160,500,0,0,0,0,0,0,0,,,"
+             ,,,,,750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,750,75,0.75,0.25,0.5,0.125,30,31,8,\
+             2000,2,160,500,0,,,,,0,0,0,0,0,0,,,"
         );
         assert!(rows[6].ends_with(",0,0,0,0,0,0,*,the publisher used 93 % of its core,1 retransmit"), "{}", rows[6]);
         let columns = rows[0].split(',').count();

@@ -9,7 +9,7 @@ pub use gauge::{NetworkUsage, RoleUsage};
 use serde::{Deserialize, Serialize};
 
 /// The schema of this program. Documents with another major version are rejected.
-pub const SCHEMA: &str = "harrier-bench/1.1";
+pub const SCHEMA: &str = "harrier-bench/1.2";
 
 /// One run of the program: its command, environment and results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub enum LoopMode {
 /// One benchmark on one target along one axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MeasuredSeries {
-    /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `disk`, `drain`, `open`, `workload …`, `sockets`, `verbs`, …
+    /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `disk`, `drain`, `recover`, `open`, `workload …`, `sockets`, `verbs`, …
     pub benchmark: String,
     /// [`TargetFacts::name`].
     pub target: String,
@@ -111,6 +111,12 @@ pub struct MeasuredRun {
     pub faults: DeliveryFaults,
     /// Messages rejected or returned.
     pub refused: u64,
+    /// What the target's durable store wrote, if it tells (`--durable`).
+    #[serde(default)]
+    pub store: Option<StoreUsage>,
+    /// How the target came back after it was killed (`recover`).
+    #[serde(default)]
+    pub recovery: Option<RecoveryFigures>,
     /// Resource usage of the target's processes.
     pub broker: Option<RoleUsage>,
     /// Usage of each broker by name, if the target is a tree of brokers (`harrier topology`).
@@ -128,6 +134,30 @@ pub struct MeasuredRun {
     pub invalid: Vec<String>,
     /// Notes for the reader that do not make the run INVALID.
     pub notes: Vec<String>,
+}
+
+/// What a durable store wrote in an interval, as the broker counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreUsage {
+    /// Messages in groups: what was settled before is never written.
+    pub messages: u64,
+    /// Groups, each written by one call, those of definitions included.
+    pub groups: u64,
+    /// Requests that waited until they were durable.
+    pub syncs: u64,
+    /// Bytes of the groups, in whole blocks.
+    pub bytes: u64,
+}
+
+/// How a broker came back after it was killed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecoveryFigures {
+    /// Seconds from the start until the broker accepts connections.
+    pub listening_s: f64,
+    /// Seconds from the start until a consumer has the first message; `None` if none came.
+    pub first_delivery_s: Option<f64>,
+    /// Messages that were delivered with the flag `redelivered`.
+    pub redelivered: u64,
 }
 
 /// One broker of a tree.

@@ -29,6 +29,22 @@ pub enum Metric {
     CpuUsPerOperation,
     /// Resident bytes of the target per queued message (`drain`).
     BacklogBytesPerMessage,
+    /// Messages in a group of the durable store.
+    StoreGroupMessages,
+    /// Requests of the durable store a second that waited until they were durable.
+    StoreSyncsPerS,
+    /// Megabytes a second that the target caused to be written to storage.
+    WrittenMbPerS,
+    /// Bytes that the target caused to be written to storage, for each message.
+    WrittenBytesPerMessage,
+    /// Seconds from a broker's start until it accepts connections (`recover`).
+    ListeningS,
+    /// Seconds from a broker's start until the first delivery (`recover`).
+    FirstDeliveryS,
+    /// Messages lost, that came more than once, and that were flagged as redelivered (`recover`).
+    LostMessages,
+    DoubledMessages,
+    RedeliveredMessages,
     /// Mean microseconds between published messages.
     UsPerMessage,
     /// Half the mean of a round trip in microseconds: the one-way latency of the OSU benchmarks.
@@ -130,6 +146,15 @@ impl Metric {
             Metric::OperationsPerS => "Operations/s".to_owned(),
             Metric::CpuUsPerOperation => "CPU us/operation".to_owned(),
             Metric::BacklogBytesPerMessage => "Held bytes/msg".to_owned(),
+            Metric::StoreGroupMessages => "Messages/group".to_owned(),
+            Metric::StoreSyncsPerS => "Syncs/s".to_owned(),
+            Metric::WrittenMbPerS => "Disk MB/s".to_owned(),
+            Metric::WrittenBytesPerMessage => "Disk bytes/msg".to_owned(),
+            Metric::ListeningS => "Listening (s)".to_owned(),
+            Metric::FirstDeliveryS => "First message (s)".to_owned(),
+            Metric::LostMessages => "Lost".to_owned(),
+            Metric::DoubledMessages => "Doubled".to_owned(),
+            Metric::RedeliveredMessages => "Redelivered".to_owned(),
             Metric::UsPerMessage => "us/message".to_owned(),
             Metric::OneWayMeanUs(_) => "Latency (us)".to_owned(),
             Metric::LatencyMeanUs(kind) => format!("{} mean (us)", label(kind)),
@@ -161,6 +186,15 @@ impl Metric {
             Metric::OperationsPerS => "operations_per_s".to_owned(),
             Metric::CpuUsPerOperation => "operation_cpu_us".to_owned(),
             Metric::BacklogBytesPerMessage => "backlog_bytes_per_message".to_owned(),
+            Metric::StoreGroupMessages => "store_group_messages".to_owned(),
+            Metric::StoreSyncsPerS => "store_syncs_per_s".to_owned(),
+            Metric::WrittenMbPerS => "written_mb_per_s".to_owned(),
+            Metric::WrittenBytesPerMessage => "written_bytes_per_message".to_owned(),
+            Metric::ListeningS => "listening_s".to_owned(),
+            Metric::FirstDeliveryS => "first_delivery_s".to_owned(),
+            Metric::LostMessages => "lost_messages".to_owned(),
+            Metric::DoubledMessages => "doubled_messages".to_owned(),
+            Metric::RedeliveredMessages => "redelivered_messages".to_owned(),
             Metric::UsPerMessage => "message_us".to_owned(),
             Metric::OneWayMeanUs(kind) => format!("{kind}_half_mean_us"),
             Metric::LatencyMeanUs(kind) => format!("{kind}_mean_us"),
@@ -189,6 +223,7 @@ impl Metric {
             | Metric::DeliveredPerS
             | Metric::MbPerS
             | Metric::OperationsPerS
+            | Metric::StoreGroupMessages
             | Metric::PacketBytes
             | Metric::PacketGapUs => MetricDirection::Higher,
             _ => MetricDirection::Lower,
@@ -229,6 +264,23 @@ impl Metric {
                 let bytes = run.backlog_bytes?;
                 (run.published > 0).then(|| bytes as f64 / run.published as f64)
             }
+            Metric::StoreGroupMessages => {
+                let store = run.store.filter(|store| store.groups > 0)?;
+                Some(store.messages as f64 / store.groups as f64)
+            }
+            Metric::StoreSyncsPerS => per_s(run.store?.syncs),
+            Metric::WrittenMbPerS => per_s(run.broker?.written_bytes?).map(|bytes| bytes / 1e6),
+            Metric::WrittenBytesPerMessage => {
+                // A message that goes to many is one.
+                let messages = [run.published, run.delivered, run.operations.unwrap_or(0)];
+                let messages = messages.into_iter().find(|&count| count > 0)?;
+                Some(run.broker?.written_bytes? as f64 / messages as f64)
+            }
+            Metric::ListeningS => Some(run.recovery?.listening_s),
+            Metric::FirstDeliveryS => run.recovery?.first_delivery_s,
+            Metric::LostMessages => run.recovery.map(|_| run.faults.lost as f64),
+            Metric::DoubledMessages => run.recovery.map(|_| run.faults.duplicates as f64),
+            Metric::RedeliveredMessages => Some(run.recovery?.redelivered as f64),
             Metric::UsPerMessage => (run.published > 0).then(|| run.elapsed_s * 1e6 / run.published as f64),
             Metric::OneWayMeanUs(kind) => Some(latencies(kind)?.mean_us() / 2.0),
             Metric::LatencyMeanUs(kind) => Some(latencies(kind)?.mean_us()),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::columns;
+use crate::document::{RecoveryFigures, StoreUsage};
 use crate::fixture;
 use crate::metric::{Metric, MetricDirection, MetricRole};
 
@@ -51,6 +52,10 @@ fn every_field_is_documented_and_every_documented_field_exists() {
     let mut document = fixture::document();
     let samples = fixture::latency_point(64.0, "round_trip", &[vec![1_000; 20]]);
     document.series.push(fixture::series("de-pp", "size_bytes", vec![samples]));
+    for run in document.series.iter_mut().flat_map(|series| &mut series.points).flat_map(|point| &mut point.runs) {
+        run.store = Some(StoreUsage::default());
+        run.recovery = Some(RecoveryFigures::default());
+    }
     let mut found = BTreeMap::new();
     written("document", &serde_json::to_value(&document).expect("JSON"), &mut found);
     assert_eq!(found, documented());
@@ -68,7 +73,7 @@ fn every_metric_is_documented_with_its_direction() {
         metrics.take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("| `")).collect();
     let mut listed = BTreeSet::new();
     let mut metrics: Vec<Metric> = Vec::new();
-    for benchmark in ["de-pp", "de-spsc", "drain", "churn", "confirm", "disk", "open", "order"] {
+    for benchmark in ["de-pp", "de-spsc", "drain", "recover", "churn", "confirm", "disk", "open", "order"] {
         metrics.extend(columns::available_metrics(&fixture::series(benchmark, "size_bytes", Vec::new())));
     }
     for metric in metrics {

@@ -2,6 +2,7 @@
 
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
+use crate::store_metrics::ShardStoreMetrics;
 use broker::{AdminRequest, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal, ShardId};
 use federation::{FederationCommand, LinkStatus};
@@ -88,6 +89,18 @@ impl AdminHandle {
         let mut links: Vec<_> = of_shards.iter().flatten().collect();
         links.sort_by(|one, other| one.spec.key.cmp(&other.spec.key));
         Some(links)
+    }
+
+    /// The numbers of every shard's store, in the order of the shards; none without a store. `None`: the broker has stopped.
+    pub fn store_metrics(&self) -> Option<Vec<ShardStoreMetrics>> {
+        let (metrics, of_shards) = mpsc::channel();
+        for shard in 0..self.inboxes.len() {
+            self.send(ShardId(shard as u16), InboxMessage::ReadStore(metrics.clone()))?;
+        }
+        drop(metrics);
+        let mut metrics: Vec<_> = of_shards.iter().collect();
+        metrics.sort_by_key(|metrics| metrics.shard.0);
+        Some(metrics)
     }
 
     fn send(&self, shard: ShardId, message: InboxMessage) -> Option<()> {

@@ -13,6 +13,7 @@ use crate::limits::{
     JOURNAL_GROWTH_BYTES_MIN, JOURNAL_GROWTH_FACTOR, JOURNAL_RETRY_US, JOURNAL_SEGMENT_BYTES,
     SNAPSHOT_PENDING_BYTES_MAX,
 };
+use crate::store_metrics::StoreMetrics;
 use catalog::Catalog;
 use definitions::limits::SNAPSHOT_STEP_PLACES;
 use definitions::{CatalogSnapshot, JournalEntryWriter, JournalRecord};
@@ -132,6 +133,11 @@ impl DefinitionJournal {
     /// Bytes that wait for the disk.
     pub fn pending_bytes(&self) -> usize {
         self.writer.pending_bytes()
+    }
+
+    /// What has been written, and what the journal holds.
+    pub fn metrics(&self) -> StoreMetrics {
+        StoreMetrics::new(self.writer.metrics(), self.disk.metrics())
     }
 
     /// Whether the disk does something that polling will take.

@@ -1,6 +1,7 @@
 //! Messages that a shard gets from threads that are not shards: the operator's requests and outcomes of dials.
 
 use crate::link_dial::{DialError, DialProgress, DialRequest};
+use crate::store_metrics::ShardStoreMetrics;
 use broker::ReplyAddress;
 use catalog::{Catalog, Definition, Refusal};
 use federation::{FederationCommand, LinkStatus};
@@ -20,6 +21,8 @@ pub(crate) enum InboxMessage {
     Federate(FederationCommand, Sender<()>),
     /// Asks for the state of this shard's links.
     ListLinks(Sender<Vec<LinkStatus>>),
+    /// Asks for the numbers of this shard's store.
+    ReadStore(Sender<ShardStoreMetrics>),
     /// The outcome of a dial.
     Dialled(DialRequest, Result<DialProgress, DialError>),
 }

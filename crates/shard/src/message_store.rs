@@ -8,6 +8,7 @@ use crate::limits::DISK_CHECK_INTERVAL_US;
 use crate::logged_message::QueuedMessage;
 use crate::page_reads::PageReads;
 use crate::spill::Spill;
+use crate::store_metrics::StoreMetrics;
 use crate::store_signals::StoreSignals;
 use broker::{AppendResult, Message, QueuePosition};
 use catalog::QueueUid;
@@ -265,6 +266,11 @@ impl MessageStore {
             ("bytes of live messages in the log", self.log.live_bytes() as usize),
             ("groups that wait for definitions", self.gate.len()),
         ]
+    }
+
+    /// What has been written, and what the log holds.
+    pub fn metrics(&self) -> StoreMetrics {
+        StoreMetrics::new(self.log.metrics(), self.disk.metrics())
     }
 
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.

@@ -21,6 +21,7 @@ use crate::publisher_throttle::PublisherThrottle;
 use crate::sessions::Sessions;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
+use crate::store_metrics::ShardStoreMetrics;
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
@@ -225,6 +226,16 @@ impl Shard {
         }
         let shared = effects.pool().copy(body);
         broker.answer_admin_request(to, properties, BodyRef::Large(&shared), effects);
+    }
+
+    /// The numbers of this shard's store; `None` without one.
+    pub fn store_metrics(&self) -> Option<ShardStoreMetrics> {
+        let Sessions { options, effects, .. } = &self.dispatcher.sessions;
+        Some(ShardStoreMetrics {
+            shard: options.shard,
+            messages: effects.store.as_ref()?.metrics(),
+            journal: effects.journal.as_ref().map(|journal| journal.metrics()),
+        })
     }
 
     fn outcome(&self, now: Instant) -> TickOutcome {

@@ -102,6 +102,11 @@ impl Worker<InboxMessage> for ShardWorker {
             InboxMessage::ListLinks(reply) => {
                 let _sent = reply.send(self.shard.link_statuses(now));
             }
+            InboxMessage::ReadStore(reply) => {
+                if let Some(metrics) = self.shard.store_metrics() {
+                    let _sent = reply.send(metrics);
+                }
+            }
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
     }

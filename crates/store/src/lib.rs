@@ -18,6 +18,7 @@ mod large_message;
 pub mod limits;
 mod live_runs;
 mod log_event;
+mod log_metrics;
 mod log_writer;
 mod message_log;
 mod record;
@@ -37,6 +38,7 @@ pub use ids::{
     Block, FrameSequence, GroupNumber, LogId, Position, QueueUid, SegmentId, SegmentNumber, StoreTag, Ticket,
 };
 pub use log_event::LogEvent;
+pub use log_metrics::LogMetrics;
 pub use log_writer::{LogEnd, LogWriter};
 pub use message_log::{
     FetchDamage, FetchId, Fetched, FetchedMessage, LogShare, LoggedMessage, MessageLog, MessageLogEvent,

@@ -9,6 +9,7 @@ use crate::group::{Chain, Group, GroupFull};
 use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNumber, StoreTag};
 use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US};
 use crate::log_event::LogEvent;
+use crate::log_metrics::LogMetrics;
 use crate::request::{Completion, DiskError, Request, SealedGroup};
 use crate::segment_header::SegmentStart;
 use crate::segment_supply::SegmentSupply;
@@ -68,6 +69,8 @@ pub struct LogWriter {
     unmarked_since_us: Option<u64>,
     /// Its disk syncs when it is asked to. Otherwise each write is durable when it is complete.
     syncs: Option<SyncSchedule>,
+    /// What was written: groups, marks and their bytes.
+    written: LogMetrics,
     failed: bool,
 }
 
@@ -90,6 +93,7 @@ impl LogWriter {
             unused: Vec::new(),
             unmarked_since_us: None,
             syncs: None,
+            written: LogMetrics::default(),
             failed: false,
         }
     }
@@ -190,6 +194,18 @@ impl LogWriter {
         self.filling.bytes() + self.waiting.iter().map(|group| group.bytes()).sum::<usize>()
     }
 
+    /// What was written, and the segments.
+    pub fn metrics(&self) -> LogMetrics {
+        let segments_in_use = self.supply.used().len() as u64;
+        LogMetrics {
+            segments_in_use,
+            segments_spare: self.supply.spares() as u64,
+            log_bytes: segments_in_use * self.segment_bytes(),
+            pending_bytes: self.pending_bytes() as u64,
+            ..self.written
+        }
+    }
+
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> u64 {
         u64::from(self.supply.segment_blocks()) * BLOCK_BYTES as u64
@@ -266,11 +282,15 @@ impl LogWriter {
 
     fn on_written(&mut self, sealed: SealedGroup, result: Result<(), DiskError>, now_us: u64) -> LogEvent {
         let writing = self.writing.take().expect("a write that was asked for");
+        let bytes = sealed.bytes().len() as u64;
         self.unused.push(sealed.group);
         if let Err(error) = result {
             return LogEvent::Failed(error);
         }
         let Writing { group, last, is_data, log_start } = writing;
+        self.written.bytes_written += bytes;
+        self.written.groups_written += u64::from(is_data);
+        self.written.marks_written += u64::from(!is_data);
         let written = UnsyncedWrites { last, is_data, log_start };
         match &mut self.syncs {
             None => self.on_durable(written, now_us),

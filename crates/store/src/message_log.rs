@@ -24,6 +24,7 @@ use crate::limits::{
     LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, MESSAGE_SPARE_SEGMENTS, PENDING_BYTES_MAX, SEGMENTS_UNMOVED,
 };
 use crate::log_event::LogEvent;
+use crate::log_metrics::LogMetrics;
 use crate::log_writer::LogWriter;
 use crate::record::StoredMessage;
 use crate::recovery::RecoveredLog;
@@ -32,7 +33,7 @@ use encode::Settlements;
 pub use fetch::{FetchDamage, FetchId, Fetched, FetchedMessage};
 use fetcher::Fetcher;
 pub use fetching::LogShare;
-use mover::Mover;
+use mover::{MovedCounts, Mover};
 use pending::{Entry, PendingList};
 use queues::{PendingRun, QueueTable};
 use segments::SegmentUses;
@@ -117,6 +118,7 @@ pub struct MessageLog<M> {
     mover: Option<Mover>,
     fetcher: Fetcher<M>,
     is_volatile: bool,
+    moved: MovedCounts,
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
@@ -157,6 +159,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             mover: None,
             fetcher: Fetcher::default(),
             is_volatile: options.is_volatile,
+            moved: MovedCounts::default(),
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             group_delay_us: 0,
@@ -379,6 +382,19 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// Bytes of the log's segments, without those made ahead.
     pub fn log_bytes(&self) -> u64 {
         self.segments.len() as u64 * self.writer.segment_bytes()
+    }
+
+    /// What has been written, and what the log holds.
+    pub fn metrics(&self) -> LogMetrics {
+        LogMetrics {
+            messages_written: self.segments.added() - self.moved.messages,
+            messages_moved: self.moved.messages,
+            bytes_moved: self.moved.bytes,
+            log_bytes: self.log_bytes(),
+            live_bytes: self.live_bytes(),
+            pending_bytes: self.pending_bytes() as u64,
+            ..self.writer.metrics()
+        }
     }
 
     fn start_clocks(&mut self, now_us: u64) {

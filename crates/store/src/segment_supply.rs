@@ -81,6 +81,11 @@ impl SegmentSupply {
         &self.used
     }
 
+    /// Segments made ahead.
+    pub fn spares(&self) -> usize {
+        self.spares.len()
+    }
+
     /// What to ask the disk for.
     pub fn poll(&mut self, now_us: u64) -> Option<Request> {
         if self.retry_us().is_some_and(|retry_us| retry_us <= now_us) {

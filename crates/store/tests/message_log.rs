@@ -318,3 +318,27 @@ fn a_group_that_is_held_back_has_what_came_meanwhile() {
     log.complete(1_600);
     assert_eq!(log.durable, Some(second));
 }
+
+#[test]
+fn what_is_written_is_counted_and_what_is_settled_before_is_not() {
+    let mut log = Log::new();
+    assert_eq!(log.log.metrics(), store::LogMetrics::default());
+    for position in 1..=3 {
+        log.append(QUEUE, position, 100);
+    }
+    log.log.settle(QUEUE, Position(2), 1);
+    assert_eq!(log.log.metrics().pending_bytes, 200);
+    let ticket = log.append(OTHER, 4, 50);
+    log.log.await_durable(ticket);
+    let metrics = log.poll(0).log.metrics();
+    assert_eq!((metrics.messages_written, metrics.groups_written), (3, 0), "the write is under way");
+    let bytes = log.bytes + store::limits::BLOCK_BYTES;
+    let metrics = log.complete(10).log.metrics();
+    assert_eq!((metrics.messages_written, metrics.groups_written, metrics.marks_written), (3, 1, 0));
+    assert_eq!((metrics.bytes_written, metrics.pending_bytes), (bytes as u64, 0), "with the header of the segment");
+    assert_eq!((metrics.segments_in_use, metrics.log_bytes), (1, log.log.log_bytes()));
+    assert_eq!(metrics.live_bytes, 250 + 3 * store::limits::MESSAGE_OVERHEAD_BYTES);
+    let metrics = log.poll(10 + MARK_DELAY_US).complete(20 + MARK_DELAY_US).log.metrics();
+    assert_eq!((metrics.groups_written, metrics.marks_written), (1, 1));
+    assert_eq!((metrics.messages_moved, metrics.bytes_moved), (0, 0));
+}

@@ -10,11 +10,14 @@ use crate::process::RoleHandle;
 use crate::role::role_tasks::{AgentCommand, AgentTask};
 use crate::role_protocol::RoleReport;
 use crate::sampler::MemorySampler;
+use crate::store_meter::{StoreMeter, StoreReading};
 use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// Meters the processes of a target.
 pub struct TargetMeter {
     location: MeterLocation,
+    /// Reads what its store writes, where messages are persistent.
+    store: Option<StoreMeter>,
 }
 
 enum MeterLocation {
@@ -48,10 +51,24 @@ impl TargetMeter {
             if let Some(rank) = rank_beside_broker(&address)? {
                 let mut agent = RoleHandle::start_on(rank, "agent", &AgentTask { address })?;
                 agent.ready(ROLE_READY_WAIT)?;
-                return Ok(Self { location: MeterLocation::Agent(agent) });
+                return Ok(Self { location: MeterLocation::Agent(agent), store: None });
             }
         }
-        Ok(Self { location: MeterLocation::Local { pids, running: LocalMeter::Nothing } })
+        Ok(Self { location: MeterLocation::Local { pids, running: LocalMeter::Nothing }, store: None })
+    }
+
+    /// Counts what the target's store writes as well, if messages are persistent.
+    pub fn with_store(self, target: &BenchmarkTarget, is_durable: bool) -> Self {
+        let store = match &target.address {
+            TargetAddress::Amqp(url) if is_durable => Some(StoreMeter::new(url)),
+            _ => None,
+        };
+        Self { store, ..self }
+    }
+
+    /// What the store has written between `begin` and `end`.
+    pub(crate) fn store(&mut self) -> StoreReading {
+        self.store.as_mut().map_or_else(StoreReading::default, StoreMeter::end)
     }
 
     /// Starts measuring.
@@ -59,6 +76,7 @@ impl TargetMeter {
     /// # Errors
     /// The agent's failure.
     pub fn begin(&mut self) -> Result<(), String> {
+        self.begin_store();
         match &mut self.location {
             MeterLocation::Local { pids, .. } if pids.is_empty() => Ok(()),
             MeterLocation::Local { pids, running } => {
@@ -74,6 +92,7 @@ impl TargetMeter {
     /// # Errors
     /// The agent's failure; agents always sample.
     pub fn begin_sampling(&mut self) -> Result<(), String> {
+        self.begin_store();
         match &mut self.location {
             MeterLocation::Local { pids, running } => {
                 *running = MemorySampler::start(pids).map_or(LocalMeter::Nothing, LocalMeter::Sampler);
@@ -81,6 +100,11 @@ impl TargetMeter {
             }
             MeterLocation::Agent(agent) => begin(agent),
         }
+    }
+
+    /// Its own requests are not part of the measurement.
+    fn begin_store(&mut self) {
+        self.store.iter_mut().for_each(StoreMeter::begin);
     }
 
     /// Samples memory now, after `begin`.

@@ -29,7 +29,7 @@ pub(super) fn perf_contestant<'a>(
 }
 
 /// Finds a series by its name.
-fn find_series<'a>(all: &'a [PerfSeries], name: &str) -> Option<&'a PerfSeries> {
+pub(super) fn find_series<'a>(all: &'a [PerfSeries], name: &str) -> Option<&'a PerfSeries> {
     all.iter().find(|series| series.name == name)
 }
 
@@ -57,8 +57,16 @@ impl PerfRun {
         self.record.rows.push(PerfRow::new(what, bound, value, if value.is_some() { detail } else { missing }));
     }
 
+    /// The same with an aim beyond the goal.
+    pub(super) fn row_with_aim(&mut self, what: &str, bound: GoalBound, aim: f64, value: Option<f64>, detail: String) {
+        self.row(what, bound, value, detail);
+        if let Some(row) = self.record.rows.last_mut() {
+            row.set_aim(aim);
+        }
+    }
+
     /// Takes RabbitMQ out of `self` for the call, so that `self` can be borrowed beside it.
-    fn with_rabbit<T>(
+    pub(super) fn with_rabbit<T>(
         &mut self,
         use_it: impl FnOnce(&mut Self, Option<&BenchmarkTarget>) -> Result<T, String>,
     ) -> Result<T, String> {

@@ -23,6 +23,8 @@ pub(crate) enum GoalBound {
 pub(crate) struct PerfRow {
     what: String,
     bound: GoalBound,
+    /// What would be better still.
+    aim: Option<f64>,
     /// `None` if it was not measured.
     value: Option<f64>,
     verdict: &'static str,
@@ -40,21 +42,41 @@ impl PerfRow {
             (GoalBound::AtMost(most), Some(value)) if value <= most => "pass",
             _ => "miss",
         };
-        Self { what: what.to_owned(), bound, value, verdict, detail }
+        Self { what: what.to_owned(), bound, aim: None, value, verdict, detail }
+    }
+
+    /// Sets an aim beyond the goal: a value that reaches it has the verdict "aim".
+    pub fn set_aim(&mut self, aim: f64) {
+        self.aim = Some(aim);
+        let reaches = match (self.bound, self.value) {
+            (GoalBound::AtLeast(_), Some(value)) => value >= aim,
+            (GoalBound::AtMost(_), Some(value)) => value <= aim,
+            (GoalBound::Nothing, _) | (_, None) => false,
+        };
+        if reaches {
+            self.verdict = "aim";
+        }
+    }
+
+    /// Adds to what is behind it.
+    pub fn add_detail(&mut self, more: &str) {
+        self.detail = format!("{}; {more}", self.detail);
     }
 
     fn goal_text(&self) -> String {
-        match self.bound {
+        let aim = self.aim.map_or_else(String::new, |aim| format!(", aim {}", number(Some(aim))));
+        let goal = match self.bound {
             GoalBound::AtLeast(value) => format!(">= {}", number(Some(value))),
             GoalBound::AtMost(value) => format!("<= {}", number(Some(value))),
             GoalBound::Nothing => "-".to_owned(),
-        }
+        };
+        goal + &aim
     }
 
     /// A line for the terminal, with the name padded to this width.
     pub fn line(&self, width: usize) -> String {
         let (what, asked, value) = (&self.what, self.goal_text(), number(self.value));
-        format!("{what:<width$}  {asked:>10}  {value:>10}  {:<12}  {}\n", self.verdict, self.detail)
+        format!("{what:<width$}  {asked:>19}  {value:>10}  {:<12}  {}\n", self.verdict, self.detail)
     }
 
     fn cells(&self) -> Vec<String> {
@@ -148,7 +170,11 @@ impl PerfTable {
 
     fn tally(&self) -> String {
         let count = |verdict: &str| self.rows.iter().filter(|row| row.verdict == verdict).count();
-        format!("{} pass, {} miss, {} not measured", count("pass"), count("miss"), count("not measured"))
+        let reached = match count("aim") {
+            0 => String::new(),
+            aims => format!("{aims} reach their aim, "),
+        };
+        format!("{reached}{} pass, {} miss, {} not measured", count("pass"), count("miss"), count("not measured"))
     }
 
     /// As text for the terminal.
@@ -214,5 +240,20 @@ mod tests {
         assert_eq!(verdict(GoalBound::AtMost(2.0), Some(2.001)), "miss");
         assert_eq!(verdict(GoalBound::AtMost(2.0), Some(f64::NAN)), "not measured");
         assert_eq!(verdict(GoalBound::AtMost(2.0), None), "not measured");
+    }
+
+    #[test]
+    fn an_aim_is_beyond_the_goal() {
+        let verdict = |bound, value| {
+            let mut row = PerfRow::new("x", bound, value, String::new());
+            row.set_aim(if matches!(bound, GoalBound::AtLeast(_)) { 40.0 } else { 1.4 });
+            (row.verdict, row.goal_text())
+        };
+        let text = |goal: &str| goal.to_owned();
+        assert_eq!(verdict(GoalBound::AtLeast(20.0), Some(40.0)), ("aim", text(">= 20.0, aim 40.0")));
+        assert_eq!(verdict(GoalBound::AtLeast(20.0), Some(39.0)).0, "pass");
+        assert_eq!(verdict(GoalBound::AtMost(1.8), Some(1.4)), ("aim", text("<= 1.800, aim 1.400")));
+        assert_eq!(verdict(GoalBound::AtMost(1.8), Some(1.9)).0, "miss");
+        assert_eq!(verdict(GoalBound::AtMost(1.8), None).0, "not measured");
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum ChurnKind {
     Connection,
     /// A channel of one connection.
     Channel,
-    /// An exclusive queue: declared, then deleted.
+    /// A queue: declared, then deleted.
     Queue,
 }
 
@@ -31,6 +31,8 @@ pub(crate) struct ChurnTask {
     pub queue_prefix: String,
     /// `x-max-length-bytes` of its queues.
     pub queue_bytes: Option<u64>,
+    /// Queues are durable, and otherwise exclusive.
+    pub durable: bool,
 }
 
 /// The amount of work in a segment.
@@ -84,7 +86,8 @@ impl ChurnClient {
             }
         };
         let arguments = queue_arguments(task.queue_bytes);
-        let queues = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
+        let queues =
+            QueueOptions { durable: task.durable, exclusive: !task.durable, arguments, ..QueueOptions::default() };
         Ok(Self { task, connection, queues, created: 0 })
     }
 

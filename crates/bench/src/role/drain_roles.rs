@@ -3,7 +3,7 @@
 use std::time::Duration;
 use wire::DeliveryTag;
 
-use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
+use client::{Client, ClientChannel, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub(crate) struct BacklogTask {
     pub ack_every: u64,
     /// Prefetch count; zero means no limit.
     pub prefetch: u16,
+    /// Persistent messages in a durable queue.
+    pub durable: bool,
 }
 
 /// Commands to the filling role.
@@ -60,7 +62,8 @@ pub(super) fn fill(commands: &mut CommandReader) -> Result<(), String> {
     while let Some(command) = commands.next::<FillCommand>()? {
         match command {
             FillCommand::Fill { size_bytes, count } => {
-                let queue = QueueOptions { arguments: queue_arguments(task.queue_bytes), ..QueueOptions::default() };
+                let arguments = queue_arguments(task.queue_bytes);
+                let queue = QueueOptions { durable: task.durable, arguments, ..QueueOptions::default() };
                 client.declare_queue(channel, &task.queue, &queue).map_err(text)?;
                 let meters = SelfMeters::start();
                 let began_ns = now_ns();
@@ -94,7 +97,8 @@ fn publish_all(
     if let Some(stamp) = &stamp {
         stamp.fill(&mut template);
     }
-    let to = Publish::to("", &task.queue);
+    let properties = Properties { delivery_mode: task.durable.then_some(2), ..Properties::default() }.to_bytes();
+    let to = Publish { properties: RawProperties::new(&properties), ..Publish::to("", &task.queue) };
     for sequence in 0..count {
         if size_bytes < SHARED_BODY_BYTES_MIN {
             write(&mut template, sequence);

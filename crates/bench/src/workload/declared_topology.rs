@@ -1,6 +1,6 @@
 //! Declares a workload's exchanges, shared queues and bindings on the broker, and deletes them when dropped.
 //!
-//! Exclusive queues of consumers disappear with their connections.
+//! Exclusive queues of consumers disappear with their connections; durable ones are deleted here, too.
 
 use client::{Client, ClientChannel, ExchangeOptions, QueueOptions, Table, Url};
 
@@ -53,6 +53,10 @@ impl DeclaredTopology {
             for (exchange, key) in &queue.bindings {
                 client.bind_queue(channel, &name, &common.exchange(*exchange), key, &Table::new())?;
             }
+        }
+        if common.spec.durable {
+            let own = topology.queues.iter().skip(common.spec.queues.len());
+            self.queues.extend(own.map(|queue| common.queue(&queue.name)));
         }
         client.close()
     }

@@ -23,6 +23,7 @@ use crate::measure_options::MeasureOptions;
 use crate::placement::{CpuList, CpuPlacement, PinnedProcess};
 use crate::process::RoleHandle;
 use crate::role_protocol::RoleReport;
+use crate::store_meter::StoreReading;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// Interval between polls of the processes.
@@ -38,6 +39,8 @@ pub(crate) struct WorkloadOutcome {
     /// The reports of the consuming processes.
     pub consumers: Vec<WorkloadConsumerReport>,
     pub broker: Option<RoleUsage>,
+    /// What its store has written.
+    pub store: StoreReading,
 }
 
 /// Shows the progress of a run: a share of the whole and a text.
@@ -102,11 +105,12 @@ fn run_processes(
     show: &ProgressCallback<'_>,
 ) -> Result<WorkloadOutcome, String> {
     let spec = &common.spec;
-    let mut broker = TargetMeter::of(target)?;
+    let mut meter = TargetMeter::of(target)?.with_store(target, spec.durable);
     let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
     processes.send_command(&WorkloadCommand::Begin { begin_ns })?;
     let (measured_from_ns, end_ns) = (begin_ns + spec.warm_up_ns, begin_ns + spec.duration_ns);
-    let broker = meter_until_end(&mut broker, processes, (begin_ns, measured_from_ns, end_ns), show)?;
+    let broker = meter_until_end(&mut meter, processes, (begin_ns, measured_from_ns, end_ns), show)?;
+    let store = meter.store();
     show(1.0, "waiting for the last messages");
     let wait = REPORT_WAIT + Duration::from_nanos(spec.drain_ns);
     processes.await_reports(wait, |processes| &mut processes.publishers)?;
@@ -126,7 +130,7 @@ fn run_processes(
         &mut processes.consumers
     })?;
     let taken = processes.consumers.iter_mut().map(collect::<WorkloadConsumerReport>).collect::<Result<Vec<_>, _>>()?;
-    Ok(WorkloadOutcome { measured_from_ns, end_ns, publishers: sent, consumers: taken, broker })
+    Ok(WorkloadOutcome { measured_from_ns, end_ns, publishers: sent, consumers: taken, broker, store })
 }
 
 fn collect<T: DeserializeOwned>(process: &mut WorkloadProcess) -> Result<T, String> {

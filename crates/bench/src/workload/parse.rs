@@ -52,6 +52,7 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<WorkloadSpec, 
         publishers: Vec::new(),
         consumers: Vec::new(),
         objectives: Vec::new(),
+        durable: false,
     };
     if spec.duration_ns == 0 || spec.duration_ns > WORKLOAD_NS_MAX {
         return Err(

@@ -78,6 +78,8 @@ pub(crate) struct WorkloadPublisherReport {
     pub lateness: HistogramBuckets,
     /// From a request's intended send time until its answer was received.
     pub round_trips: HistogramBuckets,
+    /// From a message's intended send time until its confirm was received.
+    pub confirm_times: HistogramBuckets,
     /// Answers, warm-up included; answers that are missing, duplicate or stray.
     pub answers: u64,
     pub answer_faults: DeliveryFaults,

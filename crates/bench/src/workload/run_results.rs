@@ -82,6 +82,7 @@ fn add_publisher_reports<'a>(
         run.published += publisher_report.measured;
         kinds.merge("lateness", &publisher_report.lateness);
         kinds.merge("round_trip", &publisher_report.round_trips);
+        kinds.merge("confirm", &publisher_report.confirm_times);
     }
     std::mem::take(kinds).into_run(run);
 }
@@ -103,7 +104,8 @@ fn add_consumer_report(
 }
 
 fn all(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnvironment, elapsed_s: f64) -> MeasuredRun {
-    let mut run = MeasuredRun { elapsed_s, broker: outcome.broker, ..MeasuredRun::default() };
+    let mut run =
+        MeasuredRun { elapsed_s, broker: outcome.broker, store: outcome.store.usage, ..MeasuredRun::default() };
     let mut kinds = LatencyKinds::default();
     for consumer_report in outcome.consumers.iter().flat_map(|consumer_report| consumer_report.groups.values()) {
         add_consumer_report(&mut run, consumer_report, outcome, &mut kinds);
@@ -139,6 +141,7 @@ fn all(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnviron
     run.network = network;
     run.invalid = invalid(outcome, &run, environment);
     run.notes = notes(outcome, &run, elapsed_s);
+    run.notes.extend(outcome.store.note.clone());
     run
 }
 

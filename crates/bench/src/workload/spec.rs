@@ -21,6 +21,8 @@ pub(crate) struct WorkloadSpec {
     pub publishers: Vec<PublisherGroup>,
     pub consumers: Vec<ConsumerGroup>,
     pub objectives: Vec<WorkloadObjective>,
+    /// Consumers' own queues are durable: not exclusive, and deleted at the end.
+    pub durable: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,7 +164,7 @@ pub(crate) struct ConsumerGroup {
 pub(crate) enum QueueSource {
     /// Index of a shared queue.
     Shared(usize),
-    /// An exclusive queue for each consumer.
+    /// A queue for each consumer: exclusive, unless the workload is durable.
     Own {
         bindings: Vec<WorkloadBinding>,
         /// How many symbols each consumer picks for `{pick}`, and out of how many.
@@ -214,6 +216,14 @@ pub(crate) enum ObjectiveGoal {
 }
 
 impl WorkloadSpec {
+    /// The same with persistent messages and durable queues.
+    pub(crate) fn durable(mut self) -> Self {
+        self.durable = true;
+        self.queues.iter_mut().for_each(|queue| queue.durable = true);
+        self.publishers.iter_mut().for_each(|group| group.persistent = true);
+        self
+    }
+
     /// The number of publishers in all groups; each is a stream with its own sequence.
     pub(crate) fn streams(&self) -> usize {
         self.publishers.iter().map(|group| group.count).sum()

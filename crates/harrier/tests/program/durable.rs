@@ -2,6 +2,7 @@
 
 use crate::{BrokerProcess, TempFolder, field, harrier, output, wait_until};
 use client::{Client, ClientChannel, ExchangeOptions, Publish, QueueOptions};
+use definitions::Json;
 use rustix::process::Signal;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -239,4 +240,57 @@ fn without_a_state_folder_nothing_is_kept() {
     client.close().expect("closed");
     assert!(!stop(broker).contains("the store is open"));
     assert!(!std::path::Path::new("none").exists(), "it is no name of a folder");
+}
+
+/// What `harrier ctl store` prints of a broker, as JSON.
+fn store_numbers(broker: &BrokerProcess) -> Json {
+    let told = output(&["ctl", "store", "--url", &format!("amqp://{}", broker.address), "--json"]);
+    assert_eq!(told.status.code(), Some(0), "{}", String::from_utf8_lossy(&told.stderr));
+    Json::read(&told.stdout).expect("JSON")
+}
+
+fn number(of: &Json, log: &str, key: &str) -> i64 {
+    match of.get(log).and_then(|log| log.get(key)) {
+        Some(Json::Int(number)) => *number,
+        other => panic!("{log} {key}: {other:?}"),
+    }
+}
+
+#[test]
+fn an_administrator_sees_what_the_store_has_written() {
+    let folder = TempFolder::new("store-numbers");
+    let broker = start(&folder.path("state"), &["--shards", "2"]);
+    let (mut client, channel) = connect(&broker);
+    let before = store_numbers(&broker);
+    assert_eq!(number(&before, "all_shards", "messages_written"), 0);
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
+    let declared = store_numbers(&broker);
+    assert!(number(&declared, "definitions", "groups_written") > number(&before, "definitions", "groups_written"));
+    (0..20).for_each(|_| publish(&mut client, channel, Publish::to("", "q"), &[0; 1_000]));
+    client.wait_confirms(channel, 0).expect("confirmed");
+    let after = store_numbers(&broker);
+    let Some(Json::List(shards)) = after.get("shards") else { panic!("no shards: {after:?}") };
+    assert_eq!(shards.len(), 2);
+    let all = |key: &str| number(&after, "all_shards", key);
+    assert_eq!(all("messages_written"), 20);
+    assert!(all("groups_written") > 0 && all("bytes_written") > 20_000 && all("live_bytes") > 20_000, "{after:?}");
+    assert!(all("syncs") >= all("groups_written") && all("write_us_max") > 0, "{after:?}");
+    assert!(all("write_us_sum") >= all("write_us_max") && all("segments_spare") > 0, "{after:?}");
+    assert_eq!((all("segments_in_use"), all("log_bytes")), (1, 4 << 20));
+    let table = output(&["ctl", "store", "--url", &format!("amqp://{}", broker.address)]);
+    let table = String::from_utf8_lossy(&table.stdout);
+    let names: Vec<&str> = table.lines().filter_map(|line| line.split("  ").next()).collect();
+    assert_eq!(names, ["log", "shard 0", "shard 1", "all shards", "definitions"], "{table}");
+    client.close().expect("closed");
+    stop(broker);
+}
+
+#[test]
+fn a_broker_without_a_store_says_so_to_who_asks_for_its_numbers() {
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--state", "none"]);
+    let told = output(&["ctl", "store", "--url", &format!("amqp://{}", broker.address)]);
+    let error = String::from_utf8_lossy(&told.stderr);
+    assert_eq!(told.status.code(), Some(1), "{error}");
+    assert!(error.contains("it has no store (no-state)"), "{error}");
+    stop(broker);
 }

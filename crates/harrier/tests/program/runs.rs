@@ -44,3 +44,24 @@ fn what_follows_a_run_of_definitions_finds_them_made() {
     let error = client.get(channel, "q0", true).expect_err("the channel is closed");
     assert!(error.to_string().contains("404 NOT_FOUND - no exchange 'nowhere' in vhost '/'"), "{error}");
 }
+
+#[test]
+fn queues_that_nobody_waited_for_are_there_when_a_later_command_is_answered() {
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--state", "none"]);
+    let mut client = Client::connect(&format!("amqp://{}", broker.address)).expect("it listens");
+    let channel = client.open_channel().expect("a channel");
+    let durable = QueueOptions { durable: true, ..QueueOptions::default() };
+    for index in 0..3_000 {
+        client.declare_queue_unanswered(channel, &format!("q{index}"), &durable).expect("written");
+    }
+    client.declare_queue(channel, "last", &durable).expect("an answer");
+    for index in [0, 1_500, 2_999] {
+        let passive = QueueOptions { passive: true, ..QueueOptions::default() };
+        let found = client.declare_queue(channel, &format!("q{index}"), &passive).expect("it is there");
+        assert_eq!(found.messages, 0);
+    }
+    // A refused one closes the channel, naming it.
+    client.declare_queue_unanswered(channel, "q0", &QueueOptions::default()).expect("written");
+    let error = client.declare_queue(channel, "another", &durable).expect_err("the channel is closed");
+    assert!(error.to_string().contains("406 PRECONDITION_FAILED"), "{error}");
+}

@@ -68,9 +68,12 @@ impl PagingStore {
 
     fn with_spill_capacity(spill_capacity: u64) -> PagingStore {
         let disk = HeldDisk::new(1);
-        let options =
-            MessageStoreOptions {
- segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, group_delay_us: 0, disk_free_limit: 0 };
+        let options = MessageStoreOptions {
+            segment_bytes: SEGMENT_BYTES_MIN,
+            sync: StoreSync::Always,
+            group_delay_us: 0,
+            disk_free_limit: 0,
+        };
         let mut store = MessageStore::new(RecoveredLog::empty(StoreTag(3), LOG), Box::new(disk.clone()), options);
         let spill = Arc::new(Mutex::new(None));
         let opened = Arc::clone(&spill);

@@ -104,10 +104,10 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 
     /// Goes on with moving a segment.
     fn fill_moved(&mut self) -> Stop {
-        let Self { writer, queues, segments, settlements, mover, .. } = self;
+        let Self { writer, queues, segments, settlements, mover, moved, .. } = self;
         let Some(mover) = mover else { return Stop::Done };
         let (group, starts) = writer.filling_and_segments();
-        let mut target = Target { group, queues, segments, settlements };
+        let mut target = Target { group, queues, segments, settlements, moved };
         mover.fill(&mut target, starts)
     }
 

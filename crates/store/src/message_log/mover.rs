@@ -54,12 +54,20 @@ enum Step {
     Done,
 }
 
+/// What was ever moved.
+#[derive(Default)]
+pub(super) struct MovedCounts {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
 /// What is put into a group, and what must know of it.
 pub(super) struct Target<'a> {
     pub group: &'a mut Group,
     pub queues: &'a mut QueueTable,
     pub segments: &'a mut SegmentUses,
     pub settlements: &'a mut Settlements,
+    pub moved: &'a mut MovedCounts,
 }
 
 /// How far a frame was gone through.
@@ -373,5 +381,7 @@ impl Target<'_> {
         let pushed = level.live.push(position.0, segments.group(), bytes);
         segments.count_runs(removed + pushed);
         segments.add(bytes);
+        self.moved.messages += 1;
+        self.moved.bytes += bytes;
     }
 }

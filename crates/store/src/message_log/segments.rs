@@ -59,6 +59,8 @@ pub(crate) struct SegmentUses {
     /// How many runs all levels have, and how many groups all segments.
     live_runs: usize,
     groups: usize,
+    /// Messages that were ever put into groups.
+    added: u64,
 }
 
 impl SegmentUses {
@@ -72,7 +74,14 @@ impl SegmentUses {
             Segment { number: start.number, used, groups: own.map(|extent| extent.block).collect(), end }
         });
         let filling = SegmentUse { first_group: extents.len() as u64, ..SegmentUse::default() };
-        SegmentUses { segments: segments.collect(), filling, live_bytes: 0, live_runs: 0, groups: extents.len() }
+        SegmentUses {
+            segments: segments.collect(),
+            filling,
+            live_bytes: 0,
+            live_runs: 0,
+            groups: extents.len(),
+            added: 0,
+        }
     }
 
     /// The number of the group that is being filled.
@@ -116,6 +125,12 @@ impl SegmentUses {
         self.filling.messages += 1;
         self.filling.bytes += bytes;
         self.live_bytes += bytes;
+        self.added += 1;
+    }
+
+    /// Messages that were ever put into groups.
+    pub fn added(&self) -> u64 {
+        self.added
     }
 
     /// Messages that were found.

@@ -77,7 +77,8 @@ impl WorkloadConsumer {
         let channel = client.open_channel()?;
         if matches!(consumers.from, QueueSource::Own { .. }) {
             let arguments = queue_arguments(common.queue_bytes);
-            let own = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
+            let durable = spec.durable;
+            let own = QueueOptions { durable, exclusive: !durable, arguments, ..QueueOptions::default() };
             client.declare_queue(channel, &queue_name, &own)?;
             bind(&mut client, channel, common, topology, queue)?;
         }

@@ -1,5 +1,7 @@
 //! One publisher of a workload: its connection, schedule, random numbers and outstanding replies.
 
+use std::collections::VecDeque;
+
 use client::{
     Client, ClientChannel, ConnectOptions, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties, Table, Url,
 };
@@ -32,6 +34,8 @@ pub(super) struct WorkloadPublisher {
     /// When the next message is due; `None` after the last.
     due_ns: Option<u64>,
     confirms: u64,
+    /// When the messages without a confirm were due, the oldest first: no more than the window has.
+    unconfirmed_due_ns: VecDeque<u64>,
     stalled_since_ns: Option<u64>,
     properties: Vec<u8>,
     body: Vec<u8>,
@@ -90,6 +94,7 @@ impl WorkloadPublisher {
             sequence: 0,
             due_ns: None,
             confirms: group.confirms,
+            unconfirmed_due_ns: VecDeque::new(),
             stalled_since_ns: None,
             properties: properties.to_bytes(),
             body: Vec::new(),
@@ -174,6 +179,9 @@ impl WorkloadPublisher {
             results.lateness.record(late_ns);
         }
         self.sequence += 1;
+        if self.confirms > 0 {
+            self.unconfirmed_due_ns.push_back(due_ns);
+        }
         Ok(())
     }
 
@@ -247,8 +255,26 @@ impl WorkloadPublisher {
                 }
                 Ok(())
             })?;
+            self.note_confirms(context, results);
             if dispatched.drained {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Notes how long the confirms took that have come.
+    fn note_confirms(&mut self, context: &PublisherContext, results: &mut PublisherResults) {
+        let waiting =
+            u64::from(self.sequence) - self.client.confirmed_up_to(self.channel).min(u64::from(self.sequence));
+        if self.unconfirmed_due_ns.len() as u64 <= waiting {
+            return;
+        }
+        let time_ns = gauge::clock::now_ns();
+        while self.unconfirmed_due_ns.len() as u64 > waiting
+            && let Some(due_ns) = self.unconfirmed_due_ns.pop_front()
+        {
+            if due_ns >= context.measured_from_ns {
+                results.confirm_times.record(time_ns.saturating_sub(due_ns));
             }
         }
     }

@@ -1,0 +1,28 @@
+//! What a log has written since its writer began, and what it holds.
+
+/// The numbers of a log. Counts begin with the life of its writer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogMetrics {
+    /// Messages that were put into groups, those that were moved not included.
+    pub messages_written: u64,
+    /// Groups with records that are durable.
+    pub groups_written: u64,
+    /// Marks that are durable: groups without records.
+    pub marks_written: u64,
+    /// Bytes of those groups and marks: whole blocks, with the headers of segments.
+    pub bytes_written: u64,
+    /// Messages that were written again so that their segments could be given back.
+    pub messages_moved: u64,
+    /// Bytes of those.
+    pub bytes_moved: u64,
+    /// Segments that the log consists of.
+    pub segments_in_use: u64,
+    /// Segments made ahead.
+    pub segments_spare: u64,
+    /// Bytes of the segments that the log consists of.
+    pub log_bytes: u64,
+    /// Bytes of the messages in it that are alive.
+    pub live_bytes: u64,
+    /// Bytes that wait for the disk.
+    pub pending_bytes: u64,
+}
