@@ -77,7 +77,11 @@ fn formatted_disk(name: &str) -> (Arc<VolatileDisk>, TestStateFolder) {
     let folder = TestStateFolder::new(name);
     std::fs::create_dir(folder.path("")).expect("a new folder");
     let disk = VolatileDisk::new(&folder.path(""), DISK_BYTES);
-    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(disk.path()).status().expect("mkfs.ext4 is installed");
+    let made = Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-b", "4096"])
+        .arg(disk.path())
+        .status()
+        .expect("mkfs.ext4 is installed");
     assert!(made.success(), "{made}");
     (Arc::new(disk), folder)
 }
@@ -135,6 +139,8 @@ fn what_was_confirmed_survives_each_power_cut() {
         disk.fail_power_behind(random.below(3));
         traffic.kill_at_a_commit(broker);
         let told = disk.cut(&mut random);
+        // What the next start finds stays in the folder if that fails.
+        std::fs::copy(disk.path(), folder.path("disk.cut")).expect("space for a copy");
         println!("seed {seed}: {}, {told}", traffic.end());
         seed += 1;
     }

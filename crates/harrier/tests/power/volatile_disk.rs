@@ -5,7 +5,7 @@
 //! since the last flush any of its contents since then.
 
 use super::random::SeededRandom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
@@ -14,8 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What a disk writes as a whole.
+/// What a disk writes as a whole, as the store believes.
 const SECTOR_BYTES: usize = 512;
+/// What a disk writes as a whole, as its file system believes: it changes its superblocks in place.
+const BLOCK_SECTORS: u64 = 8;
+/// What the store's groups begin with: a frame or a segment's header.
+const GROUP_BEGINS: [&[u8]; 2] = [b"HRRF", b"HarrSegm"];
+/// Requests that are told of when the power has failed.
+const TRACED_MAX: usize = 400;
 /// A guest's requests are shorter.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// Options of a handshake are names.
@@ -53,7 +59,14 @@ pub enum DiskFault {
     LosesWriteOf([u8; 4]),
 }
 
-type Sector = [u8; SECTOR_BYTES];
+/// A sector that was written since the last flush.
+#[derive(Default)]
+struct UnflushedSector {
+    /// What it had before each write: the oldest first.
+    contents: Vec<[u8; SECTOR_BYTES]>,
+    /// The store wrote it: the write may be torn here.
+    is_store: bool,
+}
 
 /// What happens when so many more writes have come.
 enum Failure {
@@ -66,8 +79,9 @@ enum Failure {
 struct DiskState {
     /// What is read from the disk.
     file: File,
-    /// What each sector that was written since the last flush had before: the oldest first.
-    unflushed: BTreeMap<u64, Vec<Sector>>,
+    unflushed: BTreeMap<u64, UnflushedSector>,
+    /// The last requests.
+    trace: VecDeque<String>,
     fault: DiskFault,
     lost_writes: u64,
     failure: Option<(u64, Failure)>,
@@ -88,13 +102,16 @@ impl DiskState {
             }
             DiskFault::None | DiskFault::LosesWriteOf(_) => {}
         }
+        let is_store = GROUP_BEGINS.iter().any(|begin| bytes.starts_with(begin));
         for (number, _) in (offset / SECTOR_BYTES as u64..).zip(bytes.chunks(SECTOR_BYTES)) {
             if is_durable {
                 self.unflushed.remove(&number);
             } else {
                 let mut before = [0; SECTOR_BYTES];
                 self.file.read_exact_at(&mut before, number * SECTOR_BYTES as u64).map_err(|_| EIO)?;
-                self.unflushed.entry(number).or_default().push(before);
+                let sector = self.unflushed.entry(number).or_default();
+                sector.contents.push(before);
+                sector.is_store = is_store;
             }
         }
         self.file.write_all_at(bytes, offset).map_err(|_| EIO)?;
@@ -118,6 +135,19 @@ impl DiskState {
             }
             None => {}
         }
+    }
+
+    fn trace(&mut self, kind: u16, offset: u64, bytes: u32, begin: &[u8]) {
+        let name = match kind {
+            READ => return,
+            WRITE => "write",
+            FLUSH => "flush",
+            _ => "other",
+        };
+        if self.trace.len() == TRACED_MAX {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{name} {offset} {bytes} {}", begin.escape_ascii()));
     }
 
     fn flush(&mut self) -> Result<(), u32> {
@@ -156,6 +186,7 @@ impl VolatileDisk {
         let state = DiskState {
             file,
             unflushed: BTreeMap::new(),
+            trace: VecDeque::new(),
             fault: DiskFault::None,
             lost_writes: 0,
             failure: None,
@@ -227,6 +258,8 @@ impl VolatileDisk {
         let changed = self.shared.changed.wait_while(state, |state| state.is_connected);
         let mut state = changed.expect("no server of it panics");
         let sectors = std::mem::take(&mut state.unflushed);
+        let trace = state.trace.make_contiguous().join("\n");
+        std::fs::write(self.folder.join("disk.trace"), trace).expect("space for a trace");
         (state.has_power, state.failure) = (true, None);
         lose_unflushed(&state.file, &sectors, random)
     }
@@ -242,18 +275,24 @@ impl VolatileDisk {
     }
 }
 
-/// Each sector that was written since the last flush has any of its contents since then.
-fn lose_unflushed(file: &File, unflushed: &BTreeMap<u64, Vec<Sector>>, random: &mut SeededRandom) -> String {
+/// Each sector that was written since the last flush has any of its contents since then; those of a block that the file system
+/// wrote lose the same writes.
+fn lose_unflushed(file: &File, unflushed: &BTreeMap<u64, UnflushedSector>, random: &mut SeededRandom) -> String {
     // Now and then all of it is lost, or nothing.
     let (all, nothing) = (random.one_in(6), random.one_in(6));
     let mut lost = 0;
-    for (number, contents) in unflushed {
-        let chosen = match (all, nothing) {
+    let (mut block, mut kept_by_block) = (None, 0);
+    for (number, UnflushedSector { contents, is_store }) in unflushed {
+        if block != Some(number / BLOCK_SECTORS) || *is_store {
+            block = Some(number / BLOCK_SECTORS);
+            kept_by_block = random.below(contents.len() as u64 + 1) as usize;
+        }
+        let kept = match (all, nothing) {
             (true, _) => 0,
             (_, true) => contents.len(),
-            _ => random.below(contents.len() as u64 + 1) as usize,
+            _ => kept_by_block,
         };
-        if let Some(sector) = contents.get(chosen) {
+        if let Some(sector) = contents.get(kept) {
             lost += 1;
             file.write_all_at(sector, number * SECTOR_BYTES as u64).expect("the disk's file can be written");
         }
@@ -292,6 +331,7 @@ fn serve(mut stream: &UnixStream, shared: &Shared, disk_bytes: u64) -> std::io::
             return Err(invalid("a request beyond the disk"));
         }
         let mut data = Vec::new();
+        let mut begin = Vec::new();
         let result = match kind {
             READ => {
                 data.resize(bytes as usize, 0);
@@ -300,12 +340,14 @@ fn serve(mut stream: &UnixStream, shared: &Shared, disk_bytes: u64) -> std::io::
             WRITE => {
                 let mut written = vec![0; bytes as usize];
                 stream.read_exact(&mut written)?;
+                begin.extend(written.iter().take(24));
                 shared.state().write(offset, &written, flags & FORCE_UNIT_ACCESS != 0)
             }
             FLUSH => shared.state().flush(),
             DISCONNECT => return Ok(()),
             other => return Err(invalid(&format!("a request of kind {other}"))),
         };
+        shared.state().trace(kind, offset, bytes, &begin);
         if !shared.state().has_power {
             shared.changed.notify_all();
             // Until the guest is switched off.
