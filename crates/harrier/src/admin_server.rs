@@ -3,8 +3,8 @@
 //! One thread answers one request after the other; every request gets an answer. The broker has authorized the user
 //! before a request arrives here. The format of requests and answers is in docs/operations/ctl.md.
 
-mod backup;
 mod links;
+mod state_backup;
 mod store;
 
 pub use links::FederationAdmin;

@@ -32,11 +32,12 @@ const LOCKS: [(&str, &str); 19] = [
 ];
 
 /// Files that read a clock or sleep outside tests, each with its reason.
-const CLOCKS: [(&str, &str); 19] = [
+const CLOCKS: [(&str, &str); 20] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
     ("crates/disk/src/file_disk.rs", "how long each write takes, twice a group, on the disk's own thread"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
     ("crates/harrier/src/admin_server/links.rs", "rates of a link, for an administrator"),
+    ("crates/harrier/src/admin_server/state_backup.rs", "how long nothing was written, for an administrator"),
     ("crates/harrier/src/broker.rs", "how long the start took"),
     ("crates/harrier/src/log.rs", "what repeats itself within a second"),
     ("crates/harrier/src/rdma/self_test.rs", "how long each step of a check took"),

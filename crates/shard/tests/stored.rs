@@ -190,17 +190,6 @@ fn what_nobody_waited_for_is_written_before_the_end() {
 }
 
 #[test]
-fn another_number_of_shards_than_logs_is_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let error = Server::start(options(folder.path(), |store| StoreOptions { logs: 3, ..store })).err();
-    let Some(BrokerStartError::Store(error)) = error else { panic!("{error:?}") };
-    assert_eq!(
-        error.to_string(),
-        "the store has 3 logs, one for each shard, and the broker is to have 2: this cannot be changed yet"
-    );
-}
-
-#[test]
 fn a_broker_does_not_start_on_a_damaged_log_unless_it_may_lose_what_is_damaged() {
     const MESSAGES: usize = 40;
     let folder = tempfile::tempdir().expect("a folder");

@@ -174,6 +174,7 @@ impl Party {
     fn settle_down(&mut self) {
         loop {
             self.world.advance(0);
+            (0..self.world.shards.len()).for_each(|shard| self.world.make_durable(shard));
             self.choice = self.choice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             if !self.world.answer_page(self.choice >> 33) {
                 return;

@@ -277,6 +277,8 @@ fn a_purge_and_a_deletion_drop_pages_unread() {
     publish(&mut world, client, 0..300, &persistent());
     publish(&mut world, client, 300..600, &Properties::default());
     world.command(client, queue::Purge { queue: short("q"), no_wait: false });
+    assert_eq!(world.sent(client), "", "it is not durable");
+    world.make_durable(0);
     assert_eq!(world.sent(client), "purge-ok 600");
     let pages = &world.shards[0].1.pages;
     assert_eq!((pages.given, pages.len(), census(&world, "pages"), memory_bytes(&world)), (0, 0, 0, 0));
