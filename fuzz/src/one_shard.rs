@@ -101,7 +101,20 @@ impl Effects for Noted {
         AppendResult::Durable
     }
     fn await_durable(&mut self, _ticket: u64) {}
+    fn settled(&mut self) -> AppendResult {
+        AppendResult::Durable
+    }
+
     fn drop_queue(&mut self, _: QueueUid) {}
+
+    /// Everything stays in memory.
+    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        false
+    }
+
+    fn page_in(&mut self, _: QueueUid, _: QueuePosition, _: QueuePosition) {}
+
+    fn forget_paged(&mut self, _: QueueUid, _: QueuePosition, _: QueuePosition) {}
 }
 
 /// The broker and its client.
