@@ -28,6 +28,8 @@ const ROUNDS_PER_SECOND: u64 = 20;
 const SAMPLES: u64 = 12;
 /// Messages that wait for their acknowledgement over rounds.
 const KEPT_MAX: usize = 50;
+/// Bytes of the journal of definitions, which grows by 64 MiB before it is begun anew, with segments made ahead.
+const JOURNAL_BYTES_MAX: u64 = 112 << 20;
 const SOAKED: &str = "soaked";
 const EXPIRING: &str = "expiring";
 const DEAD: &str = "dead";
@@ -138,8 +140,10 @@ impl Pair {
 /// What a broker takes, and how long its confirms do.
 struct Sample {
     resident_kib: u64,
+    /// Of the logs of messages.
     files: u64,
     bytes: u64,
+    journal_bytes: u64,
     p50: Duration,
     p99: Duration,
 }
@@ -150,8 +154,9 @@ impl Sample {
         let at = |share: usize| round_times[(round_times.len() - 1) * share / 100];
         let (p50, p99) = (at(50), at(99));
         round_times.clear();
-        let (files, bytes) = files_below(folder.root());
-        Sample { resident_kib: broker.resident_kib(), files, bytes, p50, p99 }
+        let (files, bytes) = files_below(&folder.path("log"));
+        let (_, journal_bytes) = files_below(&folder.path("definitions"));
+        Sample { resident_kib: broker.resident_kib(), files, bytes, journal_bytes, p50, p99 }
     }
 }
 
@@ -192,13 +197,16 @@ fn a_broker_that_is_used_for_long_stays_as_it_is() {
         }
         if (round + 1) % (rounds / SAMPLES).max(1) == 0 {
             let sample = Sample::take(&broker, &folder, &mut times);
-            let Sample { resident_kib, files, bytes, p50, p99 } = &sample;
-            let mib = bytes >> 20;
+            let Sample { resident_kib, files, bytes, journal_bytes, p50, p99 } = &sample;
             println!(
-                "{:6.0} s, {} messages: {resident_kib} KiB resident, {files} files of {mib} MiB, {ROUND} messages and their confirms {p50:.1?} (p50), {p99:.1?} (p99)",
+                "{:6.0} s, {} messages: {resident_kib} KiB resident, {files} files of {} MiB, a journal of {} MiB, \
+                 {ROUND} messages and their confirms {p50:.1?} (p50), {p99:.1?} (p99)",
                 began.elapsed().as_secs_f64(),
                 pair.published,
+                bytes >> 20,
+                journal_bytes >> 20,
             );
+            assert!(*journal_bytes <= JOURNAL_BYTES_MAX, "{journal_bytes} bytes of definitions");
             samples.push(sample);
         }
     }
