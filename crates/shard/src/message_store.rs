@@ -10,9 +10,11 @@ use crate::page_reads::PageReads;
 use crate::spill::Spill;
 use crate::store_metrics::StoreMetrics;
 use crate::store_signals::StoreSignals;
+use broker::limits::PAGED_QUEUE_UID_FIRST;
 use broker::{AppendResult, Message, QueuePosition};
 use catalog::QueueUid;
 use disk::Disk;
+use std::ops::Range;
 use store::limits::MARK_DELAY_US;
 use store::{
     DiskError, DiskErrorKind, LogId, MessageLog, MessageLogEvent, MessageLogOptions, Position, RecoveredLog, Request,
@@ -63,6 +65,10 @@ pub struct MessageStore {
     /// Without it no messages leave the memory.
     pub(crate) spill: Option<Spill>,
     pub(crate) page_reads: PageReads,
+    /// Numbers that queues get in this life, while nothing durable says so.
+    unclaimed_uids: Range<u64>,
+    /// A message was appended for such a queue: nothing is written until the numbers are claimed.
+    awaits_claim: bool,
 }
 
 #[inline]
@@ -101,10 +107,39 @@ impl MessageStore {
             identity,
             spill: None,
             page_reads: PageReads::default(),
+            unclaimed_uids: 0..0,
+            awaits_claim: false,
         }
     }
 
+    /// Queues of this life have numbers from this one on. Nothing of them is written before [`MessageStore::claim_uids`]: if this
+    /// life left messages and no trace of its numbers, the next one would give these to other queues.
+    pub fn begin_uids(&mut self, first: QueueUid) {
+        self.unclaimed_uids = first.number()..PAGED_QUEUE_UID_FIRST;
+    }
+
+    /// The next life will number its queues behind those of this one.
+    pub(crate) fn claim_uids(&mut self) {
+        (self.unclaimed_uids, self.awaits_claim) = (0..0, false);
+        self.log.hold_writes(false);
+    }
+
+    #[inline]
+    pub(crate) fn has_unclaimed_uids(&self) -> bool {
+        !self.unclaimed_uids.is_empty()
+    }
+
+    /// Whether something waits for [`MessageStore::claim_uids`].
+    #[inline]
+    pub(crate) fn awaits_claim(&self) -> bool {
+        self.awaits_claim
+    }
+
     pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+        if self.unclaimed_uids.contains(&queue.number()) {
+            self.awaits_claim = true;
+            self.log.hold_writes(true);
+        }
         let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message.clone()));
         self.result(ticket.0)
     }

@@ -136,6 +136,7 @@ impl OpenStore {
             let disk = FileDisk::start(spill_folder.clone(), &format!("spill-{}", log.0), signal_of_spill.callback())?;
             Ok(Box::new(disk))
         }));
+        messages.begin_uids(self.definitions.first_new_uid());
         shard.set_store(messages);
         if shard.id() == ShardId(0) {
             let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", signal.callback())?;

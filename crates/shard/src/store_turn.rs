@@ -13,7 +13,11 @@ impl Sessions {
         let Some(mut store) = effects.store.take() else { return };
         let now_us = options.time_us(now);
         store.complete(now_us);
-        let durable = store.take_durable(shared.store.first_undurable());
+        let first_undurable = shared.store.first_undurable();
+        if first_undurable > 0 && store.has_unclaimed_uids() {
+            store.claim_uids();
+        }
+        let durable = store.take_durable(first_undurable);
         effects.store = Some(store);
         if let Some(ticket) = durable {
             broker.durable(ticket, effects);
@@ -81,8 +85,11 @@ impl Sessions {
             wait();
             self.poll_journal(marked_at);
         }
-        let Sessions { options, broker, effects, .. } = self;
+        let Sessions { options, broker, effects, shared, .. } = self;
         let Some(store) = &mut effects.store else { return };
+        if shared.store.first_undurable() > 0 {
+            store.claim_uids();
+        }
         let is_durable = store.close(broker.definitions_version(), options.time_us(now), wait);
         match store.failure().cloned() {
             Some(error) => self.fail(&error),
@@ -98,6 +105,7 @@ impl Sessions {
     #[inline]
     pub fn has_store_news(&self) -> bool {
         let Some(store) = &self.effects.store else { return false };
-        store.has_durable(self.shared.store.first_undurable()) || store.has_pages()
+        let first_undurable = self.shared.store.first_undurable();
+        store.has_durable(first_undurable) || (store.awaits_claim() && first_undurable > 0) || store.has_pages()
     }
 }

@@ -125,6 +125,7 @@ pub struct MessageLog<M> {
     /// How long a group waits for more, although somebody waits for it.
     group_delay_us: u64,
     event: Option<MessageLogEvent>,
+    is_held: bool,
     has_failed: bool,
 }
 
@@ -164,6 +165,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             clocks: Clocks::default(),
             group_delay_us: 0,
             event: None,
+            is_held: false,
             has_failed: false,
         }
     }
@@ -176,6 +178,11 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// A group that somebody waits for is held back so long, so that it has more.
     pub fn set_group_delay(&mut self, delay_us: u64) {
         self.group_delay_us = delay_us;
+    }
+
+    /// While it is held back nothing is written, whoever waits for it. What is fetched is read.
+    pub fn hold_writes(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     /// Appends a message. Positions of a level grow from message to message. The ticket is durable when the message is, or
@@ -287,6 +294,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if self.has_failed {
             return None;
         }
+        if self.is_held {
+            return self.poll_reads(now_us);
+        }
         if self.writer.is_idle() {
             self.pass_over_unwritten();
             self.reclaim();
@@ -348,6 +358,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     pub fn timer_us(&self) -> Option<u64> {
         if self.has_failed {
             return None;
+        }
+        if self.is_held {
+            return self.fetcher.timer_us();
         }
         let is_moving = self.mover.as_ref().is_some_and(Mover::is_ready);
         let write_us = match is_moving {
