@@ -256,8 +256,9 @@ settings! {
         /// With less free space than this on the disk of the state folder, publishers are held back until there is more. 0: 1 GiB,
         /// or four segments for each thread if that is more.
         disk_free_limit: u64 = "0", SettingKind::Bytes { least: 0, most: DISK_FREE_LIMIT_MOST };
-        /// Whether a broker starts whose files are damaged, without the messages that cannot be read; it logs which they are.
-        /// Otherwise it says what is damaged, and does not start.
+        /// Whether a broker starts whose files are damaged, without the messages that cannot be read; it logs which they are, and
+        /// writes the files anew without them, so that the next start needs no leave. Otherwise it says what is damaged, and does
+        /// not start.
         store_lose_damaged: bool = "false", SettingKind::Flag;
     }
     "Federation" {
