@@ -78,6 +78,7 @@ mod spill;
 mod stamp_check;
 mod store_backup;
 mod store_check;
+mod store_damage;
 mod store_metrics;
 mod store_opening;
 mod store_options;

@@ -41,7 +41,7 @@ pub use log_event::LogEvent;
 pub use log_metrics::LogMetrics;
 pub use log_writer::{LogEnd, LogWriter};
 pub use message_log::{
-    FetchDamage, FetchId, Fetched, FetchedMessage, LogShare, LoggedMessage, MessageLog, MessageLogEvent,
+    FetchId, Fetched, FetchedMessage, LogShare, LoggedMessage, MessageDamage, MessageLog, MessageLogEvent,
     MessageLogOptions,
 };
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};

@@ -7,6 +7,7 @@
 //! Entries wait in a list and are encoded at the end of a tick, when no write is under way. What is settled before that is
 //! never written.
 
+mod damage;
 mod encode;
 mod fetch;
 mod fetcher;
@@ -29,8 +30,9 @@ use crate::log_writer::LogWriter;
 use crate::record::StoredMessage;
 use crate::recovery::RecoveredLog;
 use crate::request::{Completion, DiskError, Request};
+pub use damage::MessageDamage;
 use encode::Settlements;
-pub use fetch::{FetchDamage, FetchId, Fetched, FetchedMessage};
+pub use fetch::{FetchId, Fetched, FetchedMessage};
 use fetcher::Fetcher;
 pub use fetching::LogShare;
 use mover::{MovedCounts, Mover};
@@ -76,7 +78,11 @@ pub enum MessageLogEvent {
     /// There is space again.
     Space,
     /// Messages that are fetched cannot be read: the answer is without them.
-    Damaged(FetchDamage),
+    Damaged(MessageDamage),
+    /// Messages that nobody fetches cannot be read: their segment was to be moved, and stays until they are settled.
+    Lost(MessageDamage),
+    /// The disk cannot read something. What that means for messages is told by itself.
+    Unreadable(DiskError),
     /// The log cannot be written any more.
     Failed(DiskError),
 }
@@ -119,6 +125,10 @@ pub struct MessageLog<M> {
     fetcher: Fetcher<M>,
     is_volatile: bool,
     moved: MovedCounts,
+    /// The oldest segment, if something of it cannot be read and hence not be moved.
+    unmovable: Option<SegmentNumber>,
+    /// Messages that cannot be read, to be told.
+    lost: VecDeque<MessageDamage>,
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
@@ -160,6 +170,8 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             fetcher: Fetcher::default(),
             is_volatile: options.is_volatile,
             moved: MovedCounts::default(),
+            unmovable: None,
+            lost: VecDeque::new(),
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             group_delay_us: 0,
@@ -316,8 +328,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         }
         let completion = match completion {
             Completion::Read { segment, block, buffer, result } => {
-                let read = self.on_read(segment, block, buffer, result);
-                return read.err().map(|error| self.fail(error));
+                return self.on_read(segment, block, buffer, result).map(MessageLogEvent::Unreadable);
             }
             completion => completion,
         };
@@ -338,10 +349,10 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     }
 
     /// What [`MessageLog::poll`] found: that something became durable without a write, as all of it was settled before, or
-    /// that a segment is damaged; and what fetches found. Call it until there is nothing.
+    /// that a segment is damaged; and what fetches found, before the fetch is answered. Call it until there is nothing.
     pub fn take_event(&mut self) -> Option<MessageLogEvent> {
         let event = self.event.take();
-        event.or_else(|| self.fetcher.take_damage().map(MessageLogEvent::Damaged))
+        event.or_else(|| self.take_damage())
     }
 
     /// When [`MessageLog::poll`] has something to do although nothing is appended and nothing completed.
@@ -463,6 +474,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         let is_within = self.is_within_commit || self.list.body_at().is_some();
         let Some((number, first)) = self.segments.first().filter(|_| is_wasteful && !is_within) else { return };
         if first.messages > 0
+            && self.unmovable != Some(number)
             && let Some(groups) = self.segments.groups_of_first()
         {
             let chain = self.writer.chain();
@@ -470,15 +482,13 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         }
     }
 
-    /// All of a segment was gone through.
+    /// All of a segment was gone through. What is alive of it cannot be read.
     fn end_moving(&mut self) {
-        let Some(mover) = &self.mover else { return };
+        let Some(mover) = self.mover.take() else { return };
         let left = self.segments.first().filter(|(number, _)| *number == mover.segment());
-        if let Some((_, first)) = left.filter(|(_, first)| first.messages > 0) {
-            let error = mover.damage(first.messages);
-            self.event = Some(self.fail(error));
-        } else {
-            self.mover = None;
+        if left.is_some_and(|(_, first)| first.messages > 0) {
+            self.unmovable = Some(mover.segment());
+            self.tell_lost(mover.groups());
         }
     }
 

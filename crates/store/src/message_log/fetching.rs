@@ -85,16 +85,17 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         fetcher.poll(&mut sources, (writer.chain(), writer.segments()), now_us)
     }
 
-    /// What was read is the mover's or the fetches'. If both want the same of a segment, either may have it.
+    /// What was read is the mover's or the fetches'. If both want the same of a segment, either may have it. Returns the error if
+    /// something cannot be read that is wanted.
     pub(super) fn on_read(
         &mut self,
         segment: SegmentId,
         block: Block,
         buffer: AlignedBuffer,
         result: Result<usize, DiskError>,
-    ) -> Result<(), DiskError> {
+    ) -> Option<DiskError> {
         match self.mover.as_mut().filter(|mover| mover.is_reading(segment, block, &buffer)) {
-            Some(mover) => Mover::on_read(mover, buffer, result),
+            Some(mover) => Mover::on_read(mover, buffer, result, self.segments.end_of(segment.number)),
             None => self.fetcher.on_read(segment, block, buffer, result),
         }
     }

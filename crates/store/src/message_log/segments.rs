@@ -112,6 +112,12 @@ impl SegmentUses {
         Some(first.first_group..end)
     }
 
+    /// The block behind the last group of a segment; the first one if it is not needed any more.
+    pub fn end_of(&self, number: SegmentNumber) -> u32 {
+        let at = self.segments.binary_search_by_key(&number, |segment| segment.number);
+        at.map_or(0, |at| self.segments[at].end)
+    }
+
     /// The oldest segment is not needed any more.
     pub fn retire_first(&mut self) {
         if let Some(retired) = self.segments.pop_front() {
