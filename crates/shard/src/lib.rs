@@ -119,6 +119,7 @@ pub use shard::{Shard, TickOutcome};
 pub use shard_options::ShardOptions;
 pub use shared_state::SharedState;
 pub use spill::SpillOpener;
+pub use store::ScrubOptions;
 pub use store_backup::StoreBackup;
 pub use store_check::is_store_damaged;
 pub use store_metrics::{ShardStoreMetrics, StoreMetrics};

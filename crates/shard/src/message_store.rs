@@ -17,7 +17,7 @@ use disk::Disk;
 use store::limits::MARK_DELAY_US;
 use store::{
     DiskError, DiskErrorKind, LogId, MessageLog, MessageLogEvent, MessageLogOptions, Position, RecoveredLog, Request,
-    StoreTag,
+    ScrubOptions, StoreTag,
 };
 
 /// What a confirm waits for.
@@ -108,6 +108,11 @@ impl MessageStore {
         }
     }
 
+    /// Has the log's sealed segments checked.
+    pub fn set_scrub(&mut self, options: ScrubOptions) {
+        self.log.set_scrub(Some(options));
+    }
+
     pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
         let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message.clone()));
         self.result(ticket.0)
@@ -178,6 +183,7 @@ impl MessageStore {
             MessageLogEvent::Space => self.is_full = false,
             MessageLogEvent::Damaged(damage) => self.damage.push(StoreDamage::wanted(damage)),
             MessageLogEvent::Lost(damage) => self.damage.push(StoreDamage::unwanted(damage)),
+            MessageLogEvent::Scrubbed(damage) => tracing::error!(%damage, "a part of the store is damaged"),
             MessageLogEvent::Unreadable(error) => tracing::error!(%error, "the disk cannot read a part of the store"),
             MessageLogEvent::Failed(error) => self.failure = Some(error),
         }
@@ -307,6 +313,7 @@ impl MessageStore {
     /// durable.
     pub fn close(&mut self, definitions_version: u64, now_us: u64, mut wait: impl FnMut()) -> bool {
         self.is_closing = true;
+        self.log.set_scrub(None);
         if let Some(spill) = &mut self.spill {
             spill.close();
         }

@@ -177,6 +177,8 @@ impl OpenSpill {
             MessageLogEvent::Space => self.is_full = false,
             MessageLogEvent::Damaged(damage) => found.push(StoreDamage::wanted(damage).spilled()),
             MessageLogEvent::Lost(damage) => found.push(StoreDamage::unwanted(damage).spilled()),
+            // Nobody scrubs it.
+            MessageLogEvent::Scrubbed(_) => {}
             MessageLogEvent::Unreadable(error) => {
                 tracing::error!(%error, "the disk cannot read a part of the spill log")
             }

@@ -136,6 +136,9 @@ impl OpenStore {
         let disk =
             FileDisk::start(options.written_folder(folder.clone()), &format!("disk-{}", log.0), signal.callback())?;
         let mut messages = MessageStore::new(recovered, Box::new(disk), options.messages());
+        if let Some(scrub) = options.scrub_of_log() {
+            messages.set_scrub(scrub);
+        }
         let (spill_folder, signal_of_spill) = (self.spill_folder.clone(), Arc::clone(signal));
         messages.set_spill(Box::new(move || {
             let disk = FileDisk::start(spill_folder.clone(), &format!("spill-{}", log.0), signal_of_spill.callback())?;

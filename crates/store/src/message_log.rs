@@ -30,6 +30,8 @@ use crate::log_writer::LogWriter;
 use crate::record::StoredMessage;
 use crate::recovery::RecoveredLog;
 use crate::request::{Completion, DiskError, Request};
+use crate::scan::Damage;
+use crate::scrub::{Scrub, ScrubOptions};
 pub use damage::MessageDamage;
 use encode::Settlements;
 pub use fetch::{FetchId, Fetched, FetchedMessage};
@@ -81,6 +83,8 @@ pub enum MessageLogEvent {
     Damaged(MessageDamage),
     /// Messages that nobody fetches cannot be read: their segment was to be moved, and stays until they are settled.
     Lost(MessageDamage),
+    /// The scrub has found damage. Messages that are alive and that it concerns are told by themselves.
+    Scrubbed(Damage),
     /// The disk cannot read something. What that means for messages is told by itself.
     Unreadable(DiskError),
     /// The log cannot be written any more.
@@ -129,6 +133,9 @@ pub struct MessageLog<M> {
     unmovable: Option<SegmentNumber>,
     /// Messages that cannot be read, to be told.
     lost: VecDeque<MessageDamage>,
+    scrub: Scrub,
+    /// Places that were found to be damaged.
+    damage_found: u64,
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
@@ -172,6 +179,8 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             moved: MovedCounts::default(),
             unmovable: None,
             lost: VecDeque::new(),
+            scrub: Scrub::default(),
+            damage_found: 0,
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             group_delay_us: 0,
@@ -188,6 +197,11 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// A group that somebody waits for is held back so long, so that it has more.
     pub fn set_group_delay(&mut self, delay_us: u64) {
         self.group_delay_us = delay_us;
+    }
+
+    /// What sealed segments have is checked from now on; not any more without options.
+    pub fn set_scrub(&mut self, options: Option<ScrubOptions>) {
+        self.scrub.set_options(options);
     }
 
     /// Appends a message. Positions of a level grow from message to message. The ticket is durable when the message is, or
@@ -314,7 +328,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if let Some(request) = self.mover.as_mut().and_then(Mover::poll) {
             return Some(request);
         }
-        let Some(request) = self.writer.poll(now_us, true) else { return self.poll_reads(now_us) };
+        let Some(request) = self.writer.poll(now_us, true) else {
+            return self.poll_reads(now_us).or_else(|| self.poll_scrub(now_us));
+        };
         if let Request::Write { segment, block, group } = &request {
             self.segments.place(segment.number, *block, group.blocks());
         }
@@ -366,7 +382,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             false => self.clocks.due_us().into_iter().chain(self.awaited_us()).min(),
         };
         let write_us = write_us.filter(|_| self.writer.can_write());
-        [write_us, self.writer.timer_us(), self.fetcher.timer_us()].into_iter().flatten().min()
+        [write_us, self.writer.timer_us(), self.fetcher.timer_us(), self.scrub_us()].into_iter().flatten().min()
     }
 
     /// When what somebody waits for has been held back long enough.
@@ -401,6 +417,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             messages_written: self.segments.added() - self.moved.messages,
             messages_moved: self.moved.messages,
             bytes_moved: self.moved.bytes,
+            bytes_scrubbed: self.scrub.counts().bytes,
+            scrubs_done: self.scrub.counts().passes,
+            damage_found: self.damage_found,
             log_bytes: self.log_bytes(),
             live_bytes: self.live_bytes(),
             pending_bytes: self.pending_bytes() as u64,
@@ -488,6 +507,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         let left = self.segments.first().filter(|(number, _)| *number == mover.segment());
         if left.is_some_and(|(_, first)| first.messages > 0) {
             self.unmovable = Some(mover.segment());
+            self.damage_found += 1;
             self.tell_lost(mover.groups());
         }
     }

@@ -170,7 +170,7 @@ fn after_an_error_of_the_disk_nothing_is_durable_any_more_and_what_was_is_found(
 }
 
 /// A log that has given segments back and has some with something in them.
-fn reclaimed(seed: u64) -> World {
+pub fn reclaimed(seed: u64) -> World {
     let mut world = World::new(seed, Bodies::Big);
     for at in 0..600 {
         let queue = world.any_queue();

@@ -147,3 +147,24 @@ fn a_queue_whose_pages_are_damaged_is_closed_and_nothing_else_is_disturbed() {
     broker.terminate();
     check_store(&folder);
 }
+
+/// A scrub that begins at once.
+#[test]
+fn damage_in_a_segment_that_nobody_reads_is_found_by_the_scrub() {
+    let folder = TestStateFolder::new("scrubbed");
+    let broker = start(&folder, &["--store-scrub-interval-s", "1", "--store-scrub-rate", "1GiB"]);
+    let (mut client, channel) = broker.connect();
+    let durable = QueueOptions { durable: true, ..QueueOptions::default() };
+    client.confirm_select(channel).expect("confirms");
+    client.declare_queue(channel, "kept", &durable).expect("a queue");
+    assert_eq!(publish(&mut client, channel, "kept", 2 * MESSAGES), 0);
+    let segment = flip(&folder);
+    let damage = format!("{segment} is damaged at block ");
+    let is_found = |line: &str| line.contains("a part of the store is damaged") && line.contains(&damage);
+    broker.await_line("the damage", is_found);
+    // The broker goes on, and has what it keeps in memory.
+    let message = client.get(channel, "kept", false).expect("it is open").expect("the first message");
+    assert_eq!(number_of(message.body()), 0);
+    client.close().expect("closed");
+    broker.terminate();
+}

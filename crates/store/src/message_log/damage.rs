@@ -1,9 +1,13 @@
-//! Messages that had been written and cannot be read: how they are named, and which of them a part of the log has.
+//! Messages that had been written and cannot be read: how they are named, which of them a part of the log has, and the scrub that
+//! looks for them.
 
 use super::queues::QueueTable;
 use super::segments::SegmentUses;
 use super::{LoggedMessage, MessageLog, MessageLogEvent};
 use crate::ids::{Block, LogId, Position, QueueUid, SegmentId};
+use crate::limits::SCRUB_PATIENCE_US;
+use crate::request::Request;
+use crate::scrub::ScrubbedDamage;
 use std::fmt;
 use std::ops::Range;
 
@@ -33,8 +37,31 @@ impl fmt::Display for MessageDamage {
 impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// The next damage that was found.
     pub(super) fn take_damage(&mut self) -> Option<MessageLogEvent> {
-        let damaged = self.fetcher.take_damage().map(MessageLogEvent::Damaged);
-        damaged.or_else(|| self.lost.pop_front().map(MessageLogEvent::Lost))
+        if let Some(damage) = self.fetcher.take_damage() {
+            self.damage_found += 1;
+            return Some(MessageLogEvent::Damaged(damage));
+        }
+        if let Some(lost) = self.lost.pop_front() {
+            return Some(MessageLogEvent::Lost(lost));
+        }
+        let ScrubbedDamage { damage, blocks } = self.scrub.take_damage()?;
+        self.damage_found += 1;
+        self.tell_lost(self.segments.groups_within(damage.segment.number, &blocks));
+        Some(MessageLogEvent::Scrubbed(damage))
+    }
+
+    /// When the scrub goes on: at once if nothing is to be written, and a moment later in any case.
+    pub(super) fn scrub_us(&self) -> Option<u64> {
+        let is_quiet = self.writer.is_idle() && self.list.is_empty();
+        Some(self.scrub.timer_us()? + if is_quiet { 0 } else { SCRUB_PATIENCE_US })
+    }
+
+    /// What the scrub reads.
+    pub(super) fn poll_scrub(&mut self, now_us: u64) -> Option<Request> {
+        if self.scrub_us().is_some_and(|scrub_us| now_us < scrub_us) {
+            return None;
+        }
+        self.scrub.poll(self.writer.chain(), self.writer.segments(), now_us)
     }
 
     /// Tells which messages that are alive some groups have, which cannot be read. Every run of the log is looked at: a place is
