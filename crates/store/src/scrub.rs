@@ -137,7 +137,7 @@ impl Scrub {
         buffer.set_len(bytes);
         (self.cursor, self.is_reading) = (Some(cursor), true);
         self.next_us = Some(now_us + (bytes as u64 * 1_000_000).div_ceil(options.bytes_per_s));
-        Some(Request::Read { segment, block, buffer })
+        Some(Request::Read { segment, block, buffer, is_direct: true })
     }
 
     fn end_pass(&mut self, options: ScrubOptions, now_us: u64) {

@@ -170,7 +170,7 @@ impl<M: LoggedMessage + Clone> Fetcher<M> {
         let (segment, block, bytes) = (piece.segment(), piece.block(), piece.bytes());
         self.pieces.push(piece);
         self.read_us = now_us;
-        Some(Request::Read { segment, block, buffer: self.buffer(bytes) })
+        Some(Request::Read { segment, block, buffer: self.buffer(bytes), is_direct: false })
     }
 
     /// Takes what the first fetch wants out of what was read. Returns it once it has everything.

@@ -140,7 +140,8 @@ impl Mover {
         }
         self.step = Step::Reading;
         let segment = self.frames.id();
-        Some(Request::Read { segment, block: Block(self.block), buffer: self.buffer.take()? })
+        let (block, buffer) = (Block(self.block), self.buffer.take()?);
+        Some(Request::Read { segment, block, buffer, is_direct: false })
     }
 
     /// A piece of a segment was read, which ends before the block `end`. Returns the error if it was not: nothing is found there.
