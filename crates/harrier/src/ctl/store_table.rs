@@ -4,7 +4,7 @@ use crate::store_command::{Column, table};
 use definitions::Json;
 
 /// Headings, and the numbers below them.
-const COLUMNS: [(&str, &str, ColumnUnit); 14] = [
+const COLUMNS: [(&str, &str, ColumnUnit); 16] = [
     ("groups", "groups_written", ColumnUnit::Count),
     ("messages", "messages_written", ColumnUnit::Count),
     ("written", "bytes_written", ColumnUnit::Bytes),
@@ -19,6 +19,8 @@ const COLUMNS: [(&str, &str, ColumnUnit); 14] = [
     ("pending", "pending_bytes", ColumnUnit::Bytes),
     ("moved", "messages_moved", ColumnUnit::Count),
     ("moved bytes", "bytes_moved", ColumnUnit::Bytes),
+    ("scrubbed", "bytes_scrubbed", ColumnUnit::Bytes),
+    ("damaged", "damage_found", ColumnUnit::Count),
 ];
 
 #[derive(Clone, Copy)]

@@ -196,6 +196,17 @@ impl StoredBroker {
         self.child.wait().expect("it ends");
     }
 
+    /// Waits for a line of the log.
+    pub fn await_line(&self, what: &str, mut is_it: impl FnMut(&str) -> bool) {
+        loop {
+            let line =
+                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{what} is not logged: {error}"));
+            if is_it(&line) {
+                return;
+            }
+        }
+    }
+
     /// Tells the process to stop, and waits until it has.
     pub fn terminate(self) {
         self.tell_to_end();
