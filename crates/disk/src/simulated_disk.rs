@@ -73,6 +73,8 @@ pub struct SimulatedDisk {
     faults: DiskFaults,
     now_us: u64,
     segments: BTreeMap<SegmentId, SimulatedSegment>,
+    /// Nothing of a footer is durable.
+    footers: BTreeMap<SegmentId, Vec<u8>>,
     pending: Vec<PendingRequest>,
     capacity_bytes: u64,
 }
@@ -84,6 +86,7 @@ impl SimulatedDisk {
             faults,
             now_us: 0,
             segments: BTreeMap::new(),
+            footers: BTreeMap::new(),
             pending: Vec::new(),
             capacity_bytes: u64::MAX,
         }
@@ -107,12 +110,18 @@ impl SimulatedDisk {
         self.pending.iter().map(|pending| pending.due_us).min()
     }
 
+    /// The segments of a log that have footers, in their order.
+    pub fn footers(&self, log: LogId) -> Vec<SegmentNumber> {
+        self.footers.keys().filter(|segment| segment.log == log).map(|segment| segment.number).collect()
+    }
+
     /// The segments of a log, in their order.
     pub fn segments(&self, log: LogId) -> Vec<SegmentNumber> {
         self.segments.keys().filter(|segment| segment.log == log).map(|segment| segment.number).collect()
     }
 
-    /// The power fails: what is under way has happened, has not, or in part. Nothing is completed.
+    /// The power fails: what is under way has happened, has not, or in part. Nothing is completed. Footers may be lost, and
+    /// parts of them.
     pub fn cut_power(&mut self) {
         for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
             match request {
@@ -121,12 +130,32 @@ impl SimulatedDisk {
                     let share = self.below(5);
                     self.write(segment, block, group.bytes(), share);
                 }
-                Request::Make { .. } | Request::Remove { .. } if self.below(2) == 0 => {
+                Request::Make { .. } | Request::Remove { .. } | Request::WriteFooter { .. } if self.below(2) == 0 => {
                     // What it would have said is lost with whoever asked.
                     let _unheard = self.carry_out(request);
                 }
-                Request::Make { .. } | Request::Remove { .. } | Request::Read { .. } => {}
+                Request::Make { .. } | Request::Remove { .. } | Request::Read { .. } | Request::WriteFooter { .. } => {}
             }
+        }
+        self.tear_footers();
+    }
+
+    /// Footers are not synced: any of them may be gone, or cut off, or have zeros in place of some sectors.
+    fn tear_footers(&mut self) {
+        for (segment, mut bytes) in std::mem::take(&mut self.footers) {
+            match self.below(8) {
+                0 => continue,
+                1 => bytes.truncate(self.below(bytes.len() as u64) as usize),
+                2 => {
+                    for sector in bytes.chunks_mut(SECTOR_BYTES) {
+                        if self.below(2) == 0 {
+                            sector.fill(0);
+                        }
+                    }
+                }
+                _ => {}
+            }
+            self.footers.insert(segment, bytes);
         }
     }
 
@@ -148,6 +177,14 @@ impl SimulatedDisk {
         if let Some(bytes) = segment.and_then(|segment| segment.written.get_mut(&block.0)) {
             bytes[bit / 8 % BLOCK_BYTES] ^= 1 << (bit % 8);
         }
+    }
+
+    /// Flips a bit of a segment's footer, if it has one. Returns whether it has.
+    pub fn flip_footer_bit(&mut self, segment: SegmentId, bit: usize) -> bool {
+        let Some(bytes) = self.footers.get_mut(&segment) else { return false };
+        let len = bytes.len();
+        bytes[bit / 8 % len] ^= 1 << (bit % 8);
+        true
     }
 
     fn next_random(&mut self) -> u64 {
@@ -194,7 +231,11 @@ impl SimulatedDisk {
             }
             Request::Remove { segment } => {
                 self.segments.remove(&segment);
+                self.footers.remove(&segment);
                 Completion::Removed { segment, result: Ok(()) }
+            }
+            Request::WriteFooter { segment, bytes } => {
+                Completion::FooterWritten { segment, result: self.write_footer(segment, bytes) }
             }
         }
     }
@@ -203,7 +244,11 @@ impl SimulatedDisk {
         if self.happens(self.faults.make_error) {
             return Err(failed(format!("cannot make {segment}: injected")));
         }
-        let old = from.and_then(|number| self.segments.remove(&SegmentId { log: segment.log, number }));
+        let old = from.and_then(|number| {
+            let old = SegmentId { log: segment.log, number };
+            self.footers.remove(&old);
+            self.segments.remove(&old)
+        });
         let made = match old.filter(|old| old.blocks == blocks) {
             Some(old) => old,
             None if self.used_bytes() + u64::from(blocks) * BLOCK_BYTES as u64 > self.capacity_bytes => {
@@ -215,6 +260,17 @@ impl SimulatedDisk {
             None => SimulatedSegment { blocks, written: HashMap::new() },
         };
         self.segments.insert(segment, made);
+        Ok(())
+    }
+
+    fn write_footer(&mut self, segment: SegmentId, bytes: Vec<u8>) -> Result<(), DiskError> {
+        if !self.segments.contains_key(&segment) {
+            return Err(not_found(segment));
+        }
+        if self.happens(self.faults.write_error) {
+            return Err(failed(format!("cannot write the footer of {segment}: injected")));
+        }
+        self.footers.insert(segment, bytes);
         Ok(())
     }
 
@@ -278,5 +334,9 @@ impl Disk for SimulatedDisk {
 impl SegmentReader for SimulatedDisk {
     fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
         self.segments.get(&segment).map(|segment| segment.read(block, buffer)).ok_or_else(|| not_found(segment))
+    }
+
+    fn read_footer(&mut self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        Ok(self.footers.get(&segment).cloned())
     }
 }

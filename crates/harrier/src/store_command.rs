@@ -1,6 +1,7 @@
 //! `harrier store`: looks at the store of a broker that is stopped. It changes nothing.
 
 mod check;
+mod footer_check;
 mod live_messages;
 mod log_steps;
 mod position_runs;
@@ -20,7 +21,8 @@ const USAGE: &str = "usage: harrier store check STATE
 Looks at the durable store in the state folder of a broker that is stopped. Nothing is changed.
 
   check   reads every frame of every log, and says what is there and what is damaged. A write that was under
-          way when the broker was killed or the power failed is a torn tail, and no damage
+          way when the broker was killed or the power failed is a torn tail, and no damage. A footer that is not
+          that of its segment is named, and no damage either: the broker reads that segment when it starts
   show    lists the queues that have messages in the store
 
   --json  as JSON
@@ -35,6 +37,8 @@ Examples
 /// What a command prints: on standard output, and the lines of what is wrong.
 struct StoreReport {
     text: String,
+    /// What costs time and loses nothing.
+    notes: Vec<String>,
     faults: Vec<String>,
 }
 
@@ -51,12 +55,12 @@ pub fn main(words: &[OsString]) -> ExitCode {
         StoreCommand::Check => check::check(&store),
         StoreCommand::Show { is_json } => queue_listing::show(&store, is_json),
     });
-    let StoreReport { text, faults } = match findings {
+    let StoreReport { text, notes, faults } = match findings {
         Ok(findings) => findings,
-        Err(why) => StoreReport { text: String::new(), faults: vec![why] },
+        Err(why) => StoreReport { text: String::new(), notes: Vec::new(), faults: vec![why] },
     };
     let printed = print(&text);
-    for fault in &faults {
+    for fault in notes.iter().chain(&faults) {
         print_error(&format!("harrier store: {fault}"));
     }
     if faults.is_empty() { printed } else { ExitCode::FAILURE }

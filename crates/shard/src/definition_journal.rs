@@ -190,7 +190,10 @@ impl DefinitionJournal {
     fn complete(&mut self, completion: Completion, now_us: u64) -> Option<JournalEvent> {
         let written = match &completion {
             Completion::Written { segment, .. } => Some(segment.number),
-            Completion::Made { .. } | Completion::Read { .. } | Completion::Removed { .. } => None,
+            Completion::Made { .. }
+            | Completion::Read { .. }
+            | Completion::Removed { .. }
+            | Completion::FooterWritten { .. } => None,
         };
         match self.writer.complete(completion, now_us)? {
             LogEvent::Durable(group) => {
@@ -202,6 +205,8 @@ impl DefinitionJournal {
                 Some(JournalEvent::NoSpace(error))
             }
             LogEvent::Space => Some(JournalEvent::Space),
+            // Its bodies are what a recovery needs: no footer would help.
+            LogEvent::NoFooter(_) => None,
             LogEvent::Failed(error) => Some(self.fail(error)),
         }
     }

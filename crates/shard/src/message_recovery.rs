@@ -1,13 +1,14 @@
 //! Recovery of a shard's messages: what its log has goes back to the queues, before any client connects.
 
 use crate::effects::ShardEffects;
+use crate::limits::PAGED_MESSAGE_OVERHEAD_BYTES;
 use crate::sessions::Sessions;
-use broker::{BodyRef, Broker, Content, Message, QueuePosition};
+use broker::{BodyRef, Broker, Content, Message, PageSummary, QueuePosition};
 use catalog::QueueUid;
 use std::time::Instant;
 use store::{
-    Damage, FoundMessage, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError, SegmentNumber,
-    SegmentReader, StoreTag, StoredMessage,
+    Damage, FoundMessage, FoundPage, LiveTotals, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError,
+    SegmentNumber, SegmentReader, StoreTag, StoredMessage,
 };
 
 /// A log that is to be recovered.
@@ -17,12 +18,23 @@ pub struct LogSource<'a, R> {
     pub log: LogId,
     pub segments: Vec<SegmentNumber>,
     pub on_damage: OnDamage,
+    /// If what is alive takes more bytes of memory, messages stay on the disk as pages; zero for never.
+    pub loaded_bytes_max: u64,
 }
+
+/// The flag of the expiration in the properties of a message, AMQP 0-9-1 §4.2.6.1.
+const EXPIRATION_FLAG: u16 = 1 << 8;
 
 /// Gives the broker core what is found.
 struct MessageRestorer<'a> {
     broker: &'a mut Broker,
     effects: &'a mut ShardEffects,
+    loaded_bytes_max: u64,
+}
+
+/// About what messages take in memory.
+fn memory_bytes(messages: u64, body_bytes: u64) -> u64 {
+    body_bytes.saturating_add(messages.saturating_mul(PAGED_MESSAGE_OVERHEAD_BYTES))
 }
 
 fn queue_of(uid: store::QueueUid) -> Option<QueueUid> {
@@ -34,6 +46,12 @@ impl RecoverySink for MessageRestorer<'_> {
 
     fn is_there(&mut self, queue: store::QueueUid) -> bool {
         queue_of(queue).is_some_and(|uid| self.broker.is_there(uid))
+    }
+
+    /// Delayed messages are needed at once: when their delay is over is in their content.
+    fn is_loaded(&mut self, queue: store::QueueUid, log: LiveTotals) -> bool {
+        let is_delayed = queue_of(queue).is_none_or(|uid| self.broker.queue_of(uid).is_none());
+        is_delayed || self.loaded_bytes_max == 0 || memory_bytes(log.messages, log.body_bytes) <= self.loaded_bytes_max
     }
 
     fn message(&mut self, message: &StoredMessage<'_>) -> Message {
@@ -52,6 +70,22 @@ impl RecoverySink for MessageRestorer<'_> {
         let position = QueuePosition(position.0);
         let is_taken = self.broker.restore_message(uid, position, message, was_delivered, times_returned, self.effects);
         assert!(is_taken, "a queue that is there takes its messages in their order");
+    }
+
+    fn restore_page(&mut self, queue: store::QueueUid, page: FoundPage) {
+        let uid = queue_of(queue).expect("only pages of queues that are there are restored");
+        let FoundPage { first, end, count, body_bytes, first_arrived_us, last_arrived_us, flags } = page;
+        let summary = PageSummary {
+            first: QueuePosition(first.0),
+            end: QueuePosition(end.0),
+            count: u32::try_from(count).expect("a page has a few thousand messages"),
+            bytes: memory_bytes(count, body_bytes),
+            body_bytes,
+            first_arrived_us,
+            last_arrived_us,
+            may_have_expiration: flags & EXPIRATION_FLAG > 0,
+        };
+        self.broker.restore_page(uid, summary);
     }
 
     fn finish(&mut self, queue: store::QueueUid, next: &[Position]) {
@@ -76,7 +110,8 @@ impl Sessions {
         // What has expired meanwhile is found when the shard begins to tick.
         broker.set_now(options.time_us(now));
         broker.use_store();
-        let LogSource { reader, store, log, segments, on_damage } = source;
-        store::recover(reader, store, log, segments, on_damage, &mut MessageRestorer { broker, effects })
+        let LogSource { reader, store, log, segments, on_damage, loaded_bytes_max } = source;
+        let mut restorer = MessageRestorer { broker, effects, loaded_bytes_max };
+        store::recover(reader, store, log, segments, on_damage, &mut restorer)
     }
 }

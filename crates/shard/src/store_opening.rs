@@ -120,7 +120,7 @@ impl OpenStore {
         let segments = folder.segments(log)?;
         let (store, on_damage) = (options.tag(), options.on_damage());
         let mut reader = folder.clone();
-        let source = LogSource { reader: &mut reader, store, log, segments, on_damage };
+        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, loaded_bytes_max: 0 };
         let recovered = shard
             .recover_messages(source, now)
             .map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;

@@ -138,7 +138,14 @@ impl World {
     fn open_store(&mut self, options: MessageStoreOptions) {
         let mut reader = self.disk.lock();
         let segments = reader.segments(LOG);
-        let source = LogSource { reader: &mut *reader, store: STORE, log: LOG, segments, on_damage: OnDamage::Fail };
+        let source = LogSource {
+            reader: &mut *reader,
+            store: STORE,
+            log: LOG,
+            segments,
+            on_damage: OnDamage::Fail,
+            loaded_bytes_max: 0,
+        };
         let recovered = self.shard.recover_messages(source, self.now).expect("nothing is damaged");
         drop(reader);
         self.shard.set_store(MessageStore::new(recovered, Box::new(self.disk.clone()), options));

@@ -64,6 +64,8 @@ pub enum MessageLogEvent {
     NoSpace,
     /// There is space again.
     Space,
+    /// The footer of a segment could not be written: the next start reads the segment.
+    NoFooter(DiskError),
     /// The log cannot be written any more.
     Failed(DiskError),
 }
@@ -113,7 +115,7 @@ pub struct MessageLog<M> {
 impl<M: LoggedMessage> MessageLog<M> {
     /// Goes on behind what was recovered.
     pub fn new(recovered: RecoveredLog, options: MessageLogOptions) -> Self {
-        let mut segments = SegmentUses::recovered(&recovered.end.segments);
+        let mut segments = SegmentUses::recovered(&recovered.end.segments, &recovered.extents);
         let mut queues = QueueTable::default();
         for found in recovered.queues {
             let queue = queues.find_or_new(found.uid);
@@ -127,6 +129,7 @@ impl<M: LoggedMessage> MessageLog<M> {
         }
         let mut writer = LogWriter::new(recovered.end, options.segment_bytes);
         writer.set_spares(MESSAGE_SPARE_SEGMENTS);
+        writer.write_footers(recovered.footers);
         MessageLog {
             writer,
             list: PendingList::new(),
@@ -283,6 +286,7 @@ impl<M: LoggedMessage> MessageLog<M> {
             LogEvent::Durable(_) => self.tickets.complete().map(MessageLogEvent::Durable),
             LogEvent::NoSpace(_) => Some(MessageLogEvent::NoSpace),
             LogEvent::Space => Some(MessageLogEvent::Space),
+            LogEvent::NoFooter(error) => Some(MessageLogEvent::NoFooter(error)),
             LogEvent::Failed(error) => Some(self.fail(error)),
         }
     }

@@ -172,7 +172,7 @@ impl World {
                         self.segments.0.remove(&segment.number);
                         assert_eq!(writer.complete(Completion::Removed { segment, result: Ok(()) }, self.now_us), None);
                     }
-                    Request::Read { .. } => panic!("a writer reads nothing"),
+                    Request::Read { .. } | Request::WriteFooter { .. } => panic!("this writer does nothing else"),
                 }
             }
             if done >= writes && (under_way.is_some() || self.random.chance(4)) {
@@ -324,7 +324,9 @@ fn with_a_mark_behind_it_each_flipped_bit_is_damage() {
                     world.segments.write(segment.number, block, group.bytes(), || true);
                     writer.complete(Completion::Written { segment, group, result: Ok(()) }, now_us);
                 }
-                Request::Read { .. } | Request::Remove { .. } => panic!("a writer reads and removes nothing"),
+                Request::Read { .. } | Request::Remove { .. } | Request::WriteFooter { .. } => {
+                    panic!("this writer does nothing else")
+                }
             }
         }
     };

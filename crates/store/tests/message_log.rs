@@ -69,7 +69,7 @@ impl Log {
                     let write = Completion::Written { segment, group, result: Ok(()) };
                     assert!(self.writing.replace(write).is_none(), "one write at a time");
                 }
-                Request::Read { .. } | Request::Remove { .. } => panic!("{request:?}"),
+                Request::Read { .. } | Request::Remove { .. } | Request::WriteFooter { .. } => panic!("{request:?}"),
             }
         }
         let event = self.log.take_event();

@@ -93,7 +93,7 @@ fn big_lives(seed: u64) -> World {
 
 #[test]
 fn with_segments_given_back_and_moved_nothing_is_lost_and_the_disk_holds_little_more_than_what_is_alive() {
-    let (mut counts, mut reads, mut removed) = (Counts::default(), 0, 0);
+    let (mut counts, mut reads, mut removed, mut footers) = (Counts::default(), 0, 0, 0);
     // A moved message lost its count of returns when the power failed behind it.
     let seeds = and(seeds(40), &[1066, 1358]);
     let number = seeds.len();
@@ -113,7 +113,11 @@ fn with_segments_given_back_and_moved_nothing_is_lost_and_the_disk_holds_little_
         world.crash();
         add(&mut counts, world.model.counts);
         reads += world.reads;
+        footers += world.footers_used;
     }
-    println!("{number} seeds: {removed} segments were given back, {reads} pieces read to be moved, {counts:?}");
+    println!(
+        "{number} seeds: {removed} segments were given back, {reads} pieces read to be moved, {footers} footers used, {counts:?}"
+    );
     assert!(number < 20 || (reads > 20 && removed > 100), "segments were moved");
+    assert!(number < 20 || footers > 100, "footers were read in place of segments");
 }

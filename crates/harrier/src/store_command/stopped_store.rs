@@ -4,11 +4,11 @@ use crate::state_folder::StateFolder;
 use crate::store_file::StoreFile;
 use definitions::DurableDefinitions;
 use disk::SegmentFolder;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::limits::BLOCK_BYTES;
 use store::{
-    AlignedBuffer, Block, Chain, Damage, FrameSequence, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult,
-    SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
+    AlignedBuffer, Block, Chain, Damage, DiskError, FrameSequence, LogEnd, LogId, OnDamage, RecordVisitor, ScanError,
+    ScanResult, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
 };
 
 /// A store that nobody writes to while this exists.
@@ -97,6 +97,20 @@ impl StoredLog {
     /// Reads all of it.
     pub fn scan(&self, visitor: &mut impl RecordVisitor) -> Result<ScanResult, ScanError> {
         scan(self.start, self.segments.clone(), OnDamage::Skip, &mut self.files.clone(), visitor)
+    }
+
+    /// Where it begins.
+    pub fn start(&self) -> &Chain {
+        &self.start
+    }
+
+    /// The bytes of a segment's footer, if it has one.
+    pub fn footer(&self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        self.files.clone().read_footer(segment)
+    }
+
+    pub fn footer_path(&self, segment: SegmentId) -> PathBuf {
+        self.files.footer_path(segment)
     }
 
     /// What is damaged, with the file.

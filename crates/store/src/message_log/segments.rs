@@ -4,6 +4,7 @@
 
 use crate::ids::SegmentNumber;
 use crate::live_runs::LiveRun;
+use crate::recovery::Extent;
 use crate::segment_header::SegmentStart;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -37,13 +38,14 @@ pub(crate) struct SegmentUses {
 }
 
 impl SegmentUses {
-    /// Segments that were found, each as one group, whose numbers are their indexes.
-    pub fn recovered(starts: &[SegmentStart]) -> Self {
-        let segments = starts.iter().zip(0..).map(|(start, first_group)| {
+    /// Segments that were found, with their extents as groups, whose numbers are their indexes.
+    pub fn recovered(starts: &[SegmentStart], extents: &[Extent]) -> Self {
+        let segments = starts.iter().map(|start| {
+            let first_group = extents.partition_point(|extent| extent.segment < start.number) as u64;
             let empty = SegmentUse { first_group, ..SegmentUse::default() };
             (start.number, empty)
         });
-        let filling = SegmentUse { first_group: starts.len() as u64, ..SegmentUse::default() };
+        let filling = SegmentUse { first_group: extents.len() as u64, ..SegmentUse::default() };
         SegmentUses { segments: segments.collect(), filling, live_bytes: 0 }
     }
 
