@@ -112,7 +112,7 @@ impl RecoverySink for Restored {
     fn is_there(&mut self, queue: QueueUid) -> bool {
         queue.0 % 4 != 3
     }
-    fn is_loaded(&mut self, queue: QueueUid, _: LiveTotals) -> bool {
+    fn is_loaded(&mut self, queue: QueueUid, _: LiveTotals, _: LiveTotals) -> bool {
         self.loaded & 1 << (queue.0 % 8) > 0
     }
     fn message(&mut self, _: &StoredMessage<'_>) {}
@@ -133,6 +133,7 @@ impl RecoverySink for Restored {
 }
 
 /// A message that nobody writes.
+#[derive(Clone)]
 struct NoMessage;
 
 impl LoggedMessage for NoMessage {

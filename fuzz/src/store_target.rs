@@ -214,7 +214,7 @@ struct Restored {
 
 impl RecoverySink for Restored {
     type Message = usize;
-    fn is_loaded(&mut self, queue: QueueUid, _: LiveTotals) -> bool {
+    fn is_loaded(&mut self, queue: QueueUid, _: LiveTotals, _: LiveTotals) -> bool {
         queue.0 % 4 != 2
     }
     fn is_there(&mut self, queue: QueueUid) -> bool {
@@ -241,6 +241,7 @@ impl RecoverySink for Restored {
 }
 
 /// A message that nobody writes.
+#[derive(Clone)]
 struct NoMessage;
 
 impl LoggedMessage for NoMessage {

@@ -124,7 +124,7 @@ impl Broker {
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 14] {
+    pub fn census(&self) -> [(&'static str, usize); 16] {
         let dispatcher = &self.data.dispatcher;
         let housekeeping = &dispatcher.queues.housekeeping;
         [
@@ -140,6 +140,8 @@ impl Broker {
             ("queues that are full", dispatcher.flow.full_len()),
             ("timers", housekeeping.timers.len()),
             ("delayed messages", self.data.forwarder.delayed_len()),
+            ("pages", housekeeping.paging.pages),
+            ("requests for pages", housekeeping.paging.len()),
             ("dead letters", housekeeping.dead_letters.len()),
             ("deferred work", self.sessions.deferred.len()),
         ]
@@ -183,22 +185,29 @@ impl Broker {
 
     /// A page of an earlier life of this broker, beside [`Broker::restore_message`] and in the same order, before
     /// [`Broker::finish_restore`]. It is ignored if the queue is gone.
-    pub fn restore_page(&mut self, _uid: QueueUid, _page: PageSummary) {}
+    pub fn restore_page(&mut self, uid: QueueUid, page: PageSummary) {
+        self.restoration().restore_page(uid, page);
+    }
 
     /// Bytes of waiting messages of this shard beyond which they leave the memory by [`Effects::page_out`]; zero for never.
-    pub fn set_paging_threshold(&mut self, _bytes: u64) {}
+    pub fn set_paging_threshold(&mut self, bytes: u64) {
+        let dispatcher = &mut self.data.dispatcher;
+        dispatcher.queues.housekeeping.paging.set_threshold(bytes);
+        dispatcher.flow.set_paging(bytes > 0);
+    }
 
     /// The answer to [`Effects::page_in`]: all messages that are alive of what was asked for, from `first` on. It is ignored if
     /// the queue is gone, or was purged meanwhile.
     pub fn paged_in<E: Effects>(
         &mut self,
         uid: QueueUid,
-        _first: QueuePosition,
+        first: QueuePosition,
         messages: Vec<PagedMessage>,
         fx: &mut E,
     ) {
-        for PagedMessage { position, message, redelivered, times_returned } in messages {
-            self.restore_message(uid, position, message, redelivered, times_returned, fx);
+        if let Some(id) = self.data.dispatcher.pager().page_in(uid, first, messages, fx) {
+            self.requests().answer_gets(id, fx);
+            self.control().dispatch_due(fx);
         }
     }
 

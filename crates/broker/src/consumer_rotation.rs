@@ -38,6 +38,11 @@ impl ConsumerRotation {
         self.all.is_empty()
     }
 
+    /// Whether any may be served, but for those that have become idle since they were last looked at.
+    pub fn has_active(&self) -> bool {
+        !self.top.is_empty() || !self.lower.is_empty()
+    }
+
     /// Whether one of them has the queue to itself.
     pub fn is_exclusive(&self) -> bool {
         self.exclusive.is_some()

@@ -218,9 +218,12 @@ impl ControlPlane<'_> {
     /// A queue of this shard is deleted: its consumers are cancelled, its publishers continue.
     fn remove_queue<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
         let Some(mut queue) = self.data.dispatcher.queues.remove(id) else { return };
-        if let Some(uid) = queue.uid {
+        if let Some(uid) = queue.paged_uid() {
             fx.drop_queue(uid);
         }
+        let dispatcher = &mut self.data.dispatcher;
+        self.sessions.deferred.leave_gets(id, dispatcher.queues.housekeeping.paging.take_gets(id));
+        dispatcher.pager().run_turns(fx);
         self.data.dispatcher.flow.release(&queue, self.sessions, fx);
         if !self.drop_queue(&mut queue, fx) {
             self.sessions.deferred.leave(DeferredWork::DropQueue(queue));

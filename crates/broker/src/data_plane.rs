@@ -8,6 +8,7 @@ use crate::forwarder::Forwarder;
 use crate::ids::{ChannelKey, ShardIdentity};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::message::{Content, Message};
+use crate::page::PageSummary;
 use crate::sessions::Sessions;
 use crate::shard_answers::RemoteResult;
 use catalog::{Catalog, QueueId};
@@ -128,12 +129,14 @@ impl DataPlane {
         self.dispatcher.queues.housekeeping.waiting * size_of::<Option<UnsettledDelivery>>()
     }
 
-    /// Bytes of the lists of messages, waiting, unsettled and delayed, beside the messages themselves. Waiting messages and
+    /// Bytes of the lists of messages in memory, waiting, unsettled and delayed, beside the messages themselves, and of the pages'
+    /// entries. Waiting messages and
     /// unsettled deliveries count alike, so that neither a delivery nor a requeue takes the broker over its limit.
     pub fn list_overhead_bytes(&self) -> usize {
         const ENTRY_BYTES: usize = size_of::<Option<UnsettledDelivery>>() + size_of::<Message>();
         let waiting = self.dispatcher.queues.housekeeping.waiting;
         let unsettled = self.dispatcher.channels.unsettled();
-        (waiting + unsettled) * ENTRY_BYTES + self.forwarder.delayed.list_overhead_bytes()
+        let pages = self.dispatcher.queues.housekeeping.paging.pages * size_of::<PageSummary>();
+        (waiting + unsettled) * ENTRY_BYTES + self.forwarder.delayed.list_overhead_bytes() + pages
     }
 }

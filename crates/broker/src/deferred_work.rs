@@ -6,6 +6,7 @@
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
+use crate::paging::WaitingGet;
 use crate::purged_messages::PurgedMessages;
 use crate::queue::Queue;
 use crate::shard_message::Requester;
@@ -121,6 +122,13 @@ impl DeferredLists {
     pub fn leave(&mut self, work: DeferredWork) {
         let key = self.open(None);
         self.push(key, work);
+    }
+
+    /// Leaves what waited for the first message of a queue.
+    pub fn leave_gets(&mut self, queue: QueueId, gets: VecDeque<WaitingGet>) {
+        for WaitingGet { requester, no_ack } in gets {
+            self.leave(DeferredWork::Get { requester, queue, no_ack });
+        }
     }
 
     /// The connection of a list is gone.

@@ -11,6 +11,7 @@ use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosi
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::limits::CONSUMER_REMOVAL_WORK;
 use crate::message::{Content, Message};
+use crate::pager::Pager;
 use crate::payload::{DispatchSource, Payload};
 use crate::queue::Queue;
 use crate::queues::Queues;
@@ -68,6 +69,11 @@ impl Dispatcher {
         }
     }
 
+    /// What paging touches.
+    pub fn pager(&mut self) -> Pager<'_> {
+        Pager { queues: &mut self.queues, work: &mut self.work, now_us: self.now_us }
+    }
+
     /// Delivers a new message of a queue of this shard, or lets it wait. `kept` is the message once somebody had to keep it;
     /// `last`: no other queue will want it.
     #[inline]
@@ -121,16 +127,20 @@ impl Dispatcher {
             Some(uid) => fx.append(uid, queue.ready.next_position(level), &message),
             None => AppendResult::Durable,
         };
+        self.queues.housekeeping.note_waiting(&message);
         queue.ready.push(level, message);
-        self.queues.housekeeping.waiting += 1;
         let mut more = false;
         if time_to_live_us.is_some() || queue.features.is_some() {
             let expires = time_to_live_us.is_some();
             more = self.queues.housekeeping.after_push(queue, level, expires, &mut self.work, fx);
         }
         self.flow.after_push(queue, &self.channels, fx);
+        let has_pages = queue.ready.has_pages();
         if more {
             self.queues.mark_due(id);
+        }
+        if has_pages || self.queues.housekeeping.exceeds_memory() {
+            self.pager().after_push(id, level, fx);
         }
         EnqueueResult::Accepted(append)
     }
@@ -152,12 +162,12 @@ impl Dispatcher {
                 more = true;
                 break;
             }
-            if queue.ready.is_empty() {
+            if !queue.ready.has_head() {
                 break;
             }
             let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx) else { break };
             let Some(QueueEntry { position, message, redelivered }) = queue.ready.pop() else { break };
-            housekeeping.waiting -= 1;
+            housekeeping.note_taken(&message);
             self.work.draw(1);
             let uid = queue.uid.filter(|_| message.is_persistent());
             let source = DispatchSource::Kept(message);
@@ -180,6 +190,12 @@ impl Dispatcher {
             interrupted |= housekeeping.after_dispatch(queue, more, self.now_us, &mut self.work, fx);
         }
         self.flow.after_dispatch(queue, sessions, fx);
+        if queue.ready.has_pages() {
+            housekeeping.ask_for_pages(queue, self.now_us, fx);
+        }
+        if housekeeping.paging.has_gets() && !queue.ready.awaits_page() {
+            sessions.deferred.leave_gets(id, housekeeping.paging.take_gets(id));
+        }
         if interrupted {
             self.queues.mark_due(id);
         }

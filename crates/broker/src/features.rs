@@ -112,6 +112,13 @@ impl FeatureState {
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)
     }
 
+    /// Whether a message must be dropped even when these are.
+    pub fn overflows_without(&self, ready: &ReadyMessages, messages: u64, body_bytes: u64) -> bool {
+        self.overflow == OverflowPolicy::DropHead
+            && ((ready.len() as u64).saturating_sub(messages) > self.messages_max
+                || ready.body_bytes().saturating_sub(body_bytes) > self.body_bytes_max)
+    }
+
     /// Whether the next message must be dropped because more wait than may. A queue that refuses keeps what was returned to it.
     #[inline]
     pub fn overflows(&self, ready: &ReadyMessages) -> bool {

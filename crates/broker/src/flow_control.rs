@@ -18,8 +18,9 @@ const SLOW_CONSUMERS_CHECKED: usize = 4;
 /// Full queues, here and on other shards, and the queue that the publisher at hand is too fast for.
 pub(crate) struct FlowControl {
     identity: ShardIdentity,
-    /// Waiting bytes at which a queue is full.
+    /// Waiting bytes at which a queue is full, unless messages are paged out.
     queue_bytes_max: u64,
+    is_paging: bool,
     full: HashSet<QueueId>,
     /// The queue whose consumers are slower than the publisher at hand.
     pub slow_queue: Option<QueueId>,
@@ -30,7 +31,12 @@ pub(crate) struct FlowControl {
 impl FlowControl {
     pub fn new(identity: ShardIdentity, queue_bytes_max: u64) -> Self {
         let (full, slow_queue, slow_dead_letter_queue) = (HashSet::new(), None, None);
-        FlowControl { identity, queue_bytes_max, full, slow_queue, slow_dead_letter_queue }
+        FlowControl { identity, queue_bytes_max, is_paging: false, full, slow_queue, slow_dead_letter_queue }
+    }
+
+    /// Messages leave the memory before their queue is full, or do so no more.
+    pub fn set_paging(&mut self, is_paging: bool) {
+        self.is_paging = is_paging;
     }
 
     /// How many queues are full, here and on other shards.
@@ -52,7 +58,7 @@ impl FlowControl {
         {
             self.slow_queue = Some(queue.id);
         }
-        if !queue.full && queue.memory_bytes() > self.queue_bytes_max {
+        if !queue.full && queue.memory_bytes() > self.queue_bytes_max && !self.is_paging {
             queue.full = true;
             self.send_full(queue.id, true, fx);
             self.full.insert(queue.id);

@@ -13,6 +13,7 @@
 //! | `publishing` | from a publish or a commit to routed messages and confirms |
 //! | `memory_growth` | which commands take memory, and may have to wait for it |
 //! | `data_plane` | owns the objects through which messages pass |
+//! | `pager` | messages of queues leave the memory, and return to it |
 //! | `restoration` | queues get the messages of an earlier life of the broker |
 //! | `dead_letter_router`, `forwarder` | routed messages go to queues, other shards, delaying exchanges |
 //! | `dispatcher` | which consumer gets the next message of a queue |
@@ -63,14 +64,18 @@ mod memory_growth;
 mod message;
 mod page;
 mod paged_slot_map;
+mod pager;
+mod paging;
 mod payload;
 mod pending_dead_letters;
+mod priority_level;
 mod publish_answers;
 mod publish_route;
 mod publishing;
 mod purged_messages;
 mod queue;
 mod queue_housekeeping;
+mod queue_pages;
 mod queue_timers;
 mod queues;
 mod ready_messages;

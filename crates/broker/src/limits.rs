@@ -96,10 +96,27 @@ pub const SCARCE_CONSUMERS_MAX: usize = 4;
 pub const BINDINGS_COMPARED_MAX: usize = 64;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
-/// Messages of one page, which leaves the memory, and is read, as a whole.
+/// Messages of one page: as many leave the memory at once, and are asked for again at once.
 pub const PAGE_MESSAGES_MAX: usize = 4_096;
 /// Bytes of the messages of one page, unless one message is larger.
 pub const PAGE_BYTES_MAX: u64 = 1 << 20;
+/// Requests of a queue for the messages of its pages that may be under way.
+pub const PAGES_ASKED_MAX: usize = 2;
+/// Bytes of messages that the queues of a shard may have asked for, unless a request alone is for more.
+pub const PAGE_IN_BYTES_MAX: u64 = 16 << 20;
+/// The part of the paging threshold that one queue keeps before its first page, and of a page: a sixteenth, if that is less than a
+/// page may have.
+pub const PAGING_THRESHOLD_PER_PAGE: u64 = 16;
+/// The part of the paging threshold by which waiting messages may exceed it while queues keep less and less: a quarter. Each
+/// tenth of that halves what a queue keeps.
+pub const PAGING_SPAN_DIVISOR: u64 = 4;
+pub const PAGING_HALVINGS_MAX: u64 = 10;
+/// Other queues that a publish looks at for messages to page out if its own has too few.
+pub const PAGING_QUEUES_CHECKED: usize = 4;
+/// Bytes by which waiting messages must grow before they are offered to the store again after it has refused some.
+pub const PAGING_RETRY_BYTES: u64 = PAGE_BYTES_MAX;
+/// Messages that leave the memory, or return to it, for one unit of work.
+pub const PAGED_MESSAGES_PER_WORK: usize = 2;
 /// The first of the numbers that a shard gives to queues that are not durable and have pages; the store knows these by them.
 pub const PAGED_QUEUE_UID_FIRST: u64 = 1 << 62;
 

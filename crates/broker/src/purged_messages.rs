@@ -9,6 +9,8 @@ use catalog::QueueUid;
 /// Purged messages, and the number of their queue if it is durable.
 pub(crate) struct PurgedMessages {
     uid: Option<QueueUid>,
+    /// The number by which the store knows its pages.
+    paged_uid: Option<QueueUid>,
     messages: ReadyMessages,
 }
 
@@ -21,16 +23,22 @@ struct PositionRun {
 }
 
 impl PurgedMessages {
-    pub fn new(uid: Option<QueueUid>, messages: ReadyMessages) -> Self {
-        PurgedMessages { uid, messages }
-    }
-
-    pub fn len(&self) -> usize {
-        self.messages.len()
+    pub fn new(uid: Option<QueueUid>, paged_uid: Option<QueueUid>, messages: ReadyMessages) -> Self {
+        PurgedMessages { uid, paged_uid, messages }
     }
 
     /// Drops messages as far as the budget of the turn allows. Returns whether none is left.
     pub fn drop_some<E: Effects>(&mut self, work: &mut WorkBudget, fx: &mut E) -> bool {
+        while !work.is_spent()
+            && let Some(uid) = self.paged_uid
+            && let Some(page) = self.messages.take_page()
+        {
+            work.draw(1);
+            fx.forget_paged(uid, page.first, page.end);
+        }
+        if self.messages.pages_len() > 0 {
+            return false;
+        }
         let Some(uid) = self.uid else { return self.messages.drop_some(work) };
         let mut run: Option<PositionRun> = None;
         while !work.is_spent() {

@@ -6,6 +6,7 @@ use crate::features::FeatureState;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::limits::{MESSAGE_OVERHEAD_BYTES, THROTTLE_BYTES};
 use crate::message::{Content, Message};
+use crate::page::PageSummary;
 use crate::ready_messages::ReadyMessages;
 use catalog::{QueueId, QueueUid, VhostId};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Queue {
     pub vhost: VhostId,
     /// Only a durable queue has one, and only if there is a store.
     pub uid: Option<QueueUid>,
+    /// The number of one that is not, once messages of it were paged out.
+    pub spill_uid: Option<QueueUid>,
     /// The queue is deleted with its last consumer.
     pub auto_delete: bool,
     /// The messages that wait.
@@ -53,6 +56,7 @@ impl Queue {
             name,
             vhost,
             uid,
+            spill_uid: None,
             auto_delete,
             ready: ReadyMessages::default(),
             unsettled: 0,
@@ -66,9 +70,19 @@ impl Queue {
         }
     }
 
-    /// Bytes of its waiting messages, with their overhead.
+    /// The number by which the store knows its pages.
+    pub fn paged_uid(&self) -> Option<QueueUid> {
+        self.uid.or(self.spill_uid)
+    }
+
+    /// Bytes of its waiting messages that are in memory, with their overhead.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
+        self.ready.memory_bytes()
+    }
+
+    /// Bytes of its waiting messages, in memory or not, with their overhead.
+    pub fn waiting_bytes(&self) -> u64 {
         self.ready.bytes() + self.ready.len() as u64 * MESSAGE_OVERHEAD_BYTES
     }
 
@@ -107,6 +121,15 @@ impl Queue {
     #[inline]
     pub fn has_expired(&self, now_us: u64) -> bool {
         self.ready.front().is_some_and(|head| self.deadline_us(head) <= now_us)
+    }
+
+    /// When the first message of a page may expire: not before this. `None` if any time is possible, and never if none expires.
+    pub fn page_deadline_us(&self, page: &PageSummary) -> Option<u64> {
+        if page.may_have_expiration {
+            return None;
+        }
+        let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
+        Some(ttl_us.map_or(u64::MAX, |us| page.first_arrived_us.saturating_add(us)))
     }
 
     /// When the queue is deleted unless it is used before (`x-expires`).

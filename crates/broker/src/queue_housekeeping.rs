@@ -7,11 +7,14 @@ use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::with_delivery_count;
 use crate::effects::Effects;
 use crate::ids::{QueuePosition, StoredPosition};
-use crate::limits::EXPIRED_PER_CHECK;
+use crate::limits::{EXPIRED_PER_CHECK, MESSAGE_OVERHEAD_BYTES};
 use crate::message::Message;
+use crate::page::PageSummary;
+use crate::paging::Paging;
 use crate::pending_dead_letters::PendingDeadLetters;
 use crate::queue::Queue;
 use crate::queue_timers::{QueueTimers, TimerTarget};
+use crate::ready_messages::ReadyMessages;
 use crate::vhost_quotas::VhostQuotas;
 use crate::work_budget::WorkBudget;
 
@@ -20,8 +23,11 @@ use crate::work_budget::WorkBudget;
 pub(crate) struct QueueHousekeeping {
     pub timers: QueueTimers,
     pub quotas: VhostQuotas,
-    /// Messages that wait in all queues.
+    /// Messages that wait in all queues, in memory.
     pub waiting: usize,
+    /// Bytes of these, with their overhead.
+    pub waiting_bytes: u64,
+    pub paging: Paging,
     pub dead_letters: PendingDeadLetters,
 }
 
@@ -34,6 +40,34 @@ pub(crate) struct OverflowDrop {
 }
 
 impl QueueHousekeeping {
+    /// A message waits, in memory.
+    #[inline]
+    pub fn note_waiting(&mut self, message: &Message) {
+        self.waiting += 1;
+        self.waiting_bytes += message.bytes() as u64 + MESSAGE_OVERHEAD_BYTES;
+    }
+
+    /// A message has left its queue.
+    #[inline]
+    pub fn note_taken(&mut self, message: &Message) {
+        self.waiting -= 1;
+        self.waiting_bytes -= message.bytes() as u64 + MESSAGE_OVERHEAD_BYTES;
+    }
+
+    /// A queue is purged or deleted. The requests of others may have waited for its own.
+    pub fn note_emptied(&mut self, ready: &ReadyMessages) {
+        self.waiting -= ready.in_memory().0;
+        self.waiting_bytes -= ready.memory_bytes();
+        self.paging.pages -= ready.pages_len();
+        self.paging.note_answered(ready.asked_bytes());
+    }
+
+    /// Whether more waits in memory than should.
+    #[inline]
+    pub fn exceeds_memory(&self) -> bool {
+        self.paging.is_exceeded(self.waiting_bytes)
+    }
+
     /// A message has left its queue and no consumer got it: it becomes a dead letter, if its queue has a target for them.
     pub fn dead_letter<E: Effects>(
         &mut self,
@@ -67,9 +101,16 @@ impl QueueHousekeeping {
             if any && work.is_spent() {
                 return OverflowDrop { any, more: true };
             }
-            let Some(entry) = queue.ready.pop() else { break };
+            let Some(entry) = queue.ready.pop() else {
+                if !self.drop_overflowing_page(queue, fx) {
+                    break;
+                }
+                work.draw(1);
+                any = true;
+                continue;
+            };
             work.draw(1);
-            self.waiting -= 1;
+            self.note_taken(&entry.message);
             any = true;
             self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::MaxLength, fx);
         }
@@ -79,20 +120,25 @@ impl QueueHousekeeping {
     /// Removes expired messages from the head of a queue. Returns whether more may follow: `checks` are used up.
     #[inline]
     pub fn drop_expired<E: Effects>(&mut self, queue: &mut Queue, now_us: u64, checks: &mut usize, fx: &mut E) -> bool {
-        while queue.has_expired(now_us) {
-            if *checks >= EXPIRED_PER_CHECK {
-                return true;
+        loop {
+            while queue.has_expired(now_us) {
+                if *checks >= EXPIRED_PER_CHECK {
+                    return true;
+                }
+                *checks += 1;
+                self.drop_head(queue, fx);
+            }
+            if !queue.ready.awaits_page() || !self.drop_expired_page(queue, now_us, fx) {
+                return false;
             }
             *checks += 1;
-            self.drop_head(queue, fx);
         }
-        false
     }
 
     /// Removes the expired message at the head of a queue.
     pub fn drop_head<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) {
         if let Some(entry) = queue.ready.pop() {
-            self.waiting -= 1;
+            self.note_taken(&entry.message);
             self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::Expired, fx);
         }
     }
@@ -146,11 +192,81 @@ impl QueueHousekeeping {
             match queue.ready.front().map(|head| queue.deadline_us(head)) {
                 Some(u64::MAX) => {}
                 Some(deadline_us) => self.timers.set(target, &mut queue.timer_us, deadline_us),
-                None => queue.expiring = queue.has_ttl(),
+                None if queue.ready.is_empty() => queue.expiring = queue.has_ttl(),
+                // The first message of a page that is not in memory expires no earlier than this; until then nobody reads it.
+                None => {
+                    let page = queue.ready.head_page().filter(|_| !queue.ready.awaits_turn());
+                    let deadline_us = page.and_then(|page| queue.page_deadline_us(page));
+                    if let Some(deadline_us) = deadline_us.filter(|&deadline_us| deadline_us < u64::MAX) {
+                        self.timers.set(target, &mut queue.timer_us, deadline_us);
+                    }
+                }
             }
         }
         if let Some(unused_us) = queue.unused_deadline_us() {
             self.timers.set(target, &mut queue.timer_us, unused_us);
         }
+    }
+
+    /// Drops the page that the next message is on, unread, if all its messages are too many and nobody wants them as dead letters.
+    #[cold]
+    fn drop_overflowing_page<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> bool {
+        let Some(page) = queue.ready.head_page() else { return false };
+        let (messages, body_bytes) = (u64::from(page.count), page.body_bytes);
+        let overflows_without = queue.features.as_ref().is_some_and(|features| {
+            features.dead_letter_target.is_none() && features.overflows_without(&queue.ready, messages, body_bytes)
+        });
+        overflows_without && self.drop_head_page(queue, fx)
+    }
+
+    /// Drops the page that the next message is on, unread, if all its messages have expired and nobody wants them as dead letters.
+    fn drop_expired_page<E: Effects>(&mut self, queue: &mut Queue, now_us: u64, fx: &mut E) -> bool {
+        let ttl_us = queue.features.as_ref().filter(|features| features.dead_letter_target.is_none());
+        let Some(ttl_us) = ttl_us.and_then(|features| features.ttl_us) else { return false };
+        let has_expired = |page: &PageSummary| page.last_arrived_us.saturating_add(ttl_us) <= now_us;
+        queue.ready.head_page().is_some_and(has_expired) && self.drop_head_page(queue, fx)
+    }
+
+    fn drop_head_page<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> bool {
+        let Some(page) = queue.ready.drop_head_page() else { return false };
+        self.paging.pages -= 1;
+        if let Some(uid) = queue.paged_uid() {
+            fx.forget_paged(uid, page.first, page.end);
+        }
+        true
+    }
+
+    /// Whether somebody wants the next message of a queue, which is on a page.
+    pub fn demands_page(&self, queue: &Queue, now_us: u64) -> bool {
+        let expires = |page: &PageSummary| queue.page_deadline_us(page).is_none_or(|deadline_us| deadline_us <= now_us);
+        queue.ready.awaits_page()
+            && (queue.consumers.has_active()
+                || self.paging.has_get(queue.id)
+                || queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready))
+                || queue.expiring && queue.ready.head_page().is_some_and(expires))
+    }
+
+    /// A queue asks for the messages of its pages that are wanted soon. Returns whether it has asked for all of them; otherwise
+    /// it has a turn when others have got theirs.
+    #[cold]
+    pub fn ask_for_pages<E: Effects>(&mut self, queue: &mut Queue, now_us: u64, fx: &mut E) -> bool {
+        let is_demanded = self.demands_page(queue, now_us);
+        let page_bytes = self.paging.page_bytes(self.waiting_bytes);
+        let (id, uid) = (queue.id, queue.paged_uid());
+        while let Some(uid) = uid
+            && let Some(range) = queue.ready.next_range(page_bytes, is_demanded)
+            && let Some(pages) = queue.ready.pages_mut()
+        {
+            if !self.paging.has_room(&range) {
+                if !std::mem::replace(&mut pages.awaits_turn, true) {
+                    self.paging.await_turn(id);
+                }
+                return false;
+            }
+            self.paging.note_asked(&range);
+            pages.ask(range);
+            fx.page_in(uid, range.first, range.end);
+        }
+        true
     }
 }

@@ -1,10 +1,15 @@
 //! The messages of one queue that wait for a consumer, by priority level and then in the order of their arrival.
+//!
+//! A level is returned messages, a front in memory, pages that the store has, and the newest messages in memory. Most have no
+//! pages, and then no front apart from the rest.
 
-use crate::chunked_queue::ChunkedQueue;
 use crate::ids::QueuePosition;
+use crate::limits::{MESSAGE_OVERHEAD_BYTES, PAGE_MESSAGES_MAX};
 use crate::message::Message;
+use crate::page::{PageSummary, PagedMessage};
+use crate::priority_level::PriorityLevel;
+use crate::queue_pages::{AskedRange, MessageTotals, QueuePages};
 use crate::work_budget::WorkBudget;
-use std::collections::BTreeMap;
 
 /// A message of a queue with its position.
 pub struct QueueEntry {
@@ -14,101 +19,6 @@ pub struct QueueEntry {
     pub redelivered: bool,
 }
 
-struct RequeuedMessage {
-    message: Message,
-    redelivered: bool,
-}
-
-/// The messages of one level. Positions in the list follow one another, so that a waiting message costs one reference; returned
-/// messages are kept apart and are all older than the list.
-#[derive(Default)]
-struct PriorityLevel {
-    list: ChunkedQueue<Message>,
-    list_front: u64,
-    returned: BTreeMap<u64, RequeuedMessage>,
-}
-
-impl PriorityLevel {
-    #[inline]
-    fn len(&self) -> usize {
-        self.list.len() + self.returned.len()
-    }
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.returned.is_empty()
-    }
-
-    #[inline]
-    fn next_number(&self) -> u64 {
-        self.list_front + self.list.len() as u64
-    }
-
-    fn front(&self) -> Option<&Message> {
-        match self.returned.first_key_value() {
-            Some((_, returned)) => Some(&returned.message),
-            None => self.list.front(),
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self, level: u8) -> Option<QueueEntry> {
-        if let Some((number, returned)) = self.returned.pop_first() {
-            let RequeuedMessage { message, redelivered } = returned;
-            return Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered });
-        }
-        let message = self.list.pop_front()?;
-        let number = self.list_front;
-        self.list_front += 1;
-        Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false })
-    }
-
-    fn restore(&mut self, entry: QueueEntry) {
-        let number = entry.position.number();
-        assert!(number < self.list_front, "only a message that was taken can return");
-        let earlier =
-            self.returned.insert(number, RequeuedMessage { message: entry.message, redelivered: entry.redelivered });
-        assert!(earlier.is_none(), "a message returns once");
-    }
-
-    /// A message of an earlier life of the broker, behind those before it. Returns whether it is behind them.
-    fn recover(&mut self, entry: QueueEntry) -> bool {
-        let number = entry.position.number();
-        if number < self.next_number() {
-            return false;
-        }
-        if entry.redelivered || number > self.next_number() {
-            self.skip_to(number);
-        }
-        if entry.redelivered {
-            self.list_front = number + 1;
-            let requeued = RequeuedMessage { message: entry.message, redelivered: true };
-            self.returned.insert(number, requeued);
-        } else {
-            self.list.push_back(entry.message);
-        }
-        true
-    }
-
-    /// Has the numbers of new messages go on from one. Numbers in the list follow one another, so that what is in it is kept
-    /// with the returned messages.
-    fn skip_to(&mut self, number: u64) {
-        while let Some(message) = self.list.pop_front() {
-            self.returned.insert(self.list_front, RequeuedMessage { message, redelivered: false });
-            self.list_front += 1;
-        }
-        self.list_front = number;
-    }
-
-    /// Takes the messages out; numbers go on.
-    fn take(&mut self) -> PriorityLevel {
-        let next = self.next_number();
-        let taken = std::mem::take(self);
-        self.list_front = next;
-        taken
-    }
-}
-
 /// The levels above the lowest, each created when its first message arrives.
 #[derive(Default)]
 struct HigherLevels {
@@ -116,7 +26,6 @@ struct HigherLevels {
     lines: Vec<Option<Box<PriorityLevel>>>,
     /// Which of them have messages: a bit each.
     filled: [u64; 4],
-    len: usize,
 }
 
 impl HigherLevels {
@@ -138,7 +47,14 @@ impl HigherLevels {
     #[inline]
     fn fill(&mut self, level: u8) {
         self.filled[usize::from(level >> 6)] |= 1 << (level & 63);
-        self.len += 1;
+    }
+
+    /// Messages have left a level.
+    #[inline]
+    fn note_taken(&mut self, level: u8) {
+        if self.line(level).is_empty() {
+            self.filled[usize::from(level >> 6)] &= !(1 << (level & 63));
+        }
     }
 
     fn front(&self) -> Option<&Message> {
@@ -148,14 +64,21 @@ impl HigherLevels {
     #[inline]
     fn pop(&mut self) -> Option<QueueEntry> {
         let level = self.top()?;
-        let line = self.line(level);
-        let entry = line.pop(level);
-        if line.is_empty() {
-            self.filled[usize::from(level >> 6)] &= !(1 << (level & 63));
-        }
-        self.len -= 1;
+        let entry = self.line(level).pop(level);
+        self.note_taken(level);
         entry
     }
+}
+
+/// Where the next message of a queue with pages is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// Among the returned and the newest messages of a level.
+    Line(u8),
+    /// The front of a level.
+    Front(u8),
+    /// A page of a level.
+    Page(u8),
 }
 
 /// The waiting messages. Most queues have one level, and the others cost them one comparison.
@@ -163,22 +86,25 @@ impl HigherLevels {
 pub struct ReadyMessages {
     line: PriorityLevel,
     higher: Option<Box<HigherLevels>>,
+    pages: Option<Box<QueuePages>>,
+    len: usize,
     bytes: u64,
     body_bytes: u64,
 }
 
 impl ReadyMessages {
+    /// All that wait, in memory or not.
     #[inline]
     pub fn len(&self) -> usize {
-        self.line.len() + self.higher.as_ref().map_or(0, |higher| higher.len)
+        self.len
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty() && self.higher.as_ref().is_none_or(|higher| higher.len == 0)
+        self.len == 0
     }
 
-    /// Bytes of the waiting messages as the memory limits count them.
+    /// Bytes of the waiting messages, in memory or not.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -190,25 +116,65 @@ impl ReadyMessages {
         self.body_bytes
     }
 
+    /// How many of them are in memory, and the bytes of these.
+    #[inline]
+    pub fn in_memory(&self) -> (usize, u64) {
+        match &self.pages {
+            None => (self.len, self.bytes),
+            Some(pages) => (self.len - pages.paged.messages, self.bytes - pages.paged.bytes),
+        }
+    }
+
+    /// Bytes of those in memory as the memory limits count them: with their overhead.
+    #[inline]
+    pub fn memory_bytes(&self) -> u64 {
+        let (messages, bytes) = self.in_memory();
+        bytes + messages as u64 * MESSAGE_OVERHEAD_BYTES
+    }
+
+    fn line(&self, level: u8) -> Option<&PriorityLevel> {
+        match level {
+            0 => Some(&self.line),
+            _ => self.higher.as_ref()?.lines.get(usize::from(level) - 1)?.as_deref(),
+        }
+    }
+
+    #[inline]
+    fn line_mut(&mut self, level: u8) -> &mut PriorityLevel {
+        if level == 0 { &mut self.line } else { self.higher.get_or_insert_default().line(level) }
+    }
+
+    /// Messages have joined the line of a level.
+    #[inline]
+    fn note_added(&mut self, level: u8) {
+        if let Some(higher) = self.higher.as_mut().filter(|_| level > 0) {
+            higher.fill(level);
+        }
+    }
+
+    /// Messages have left the line of a level.
+    fn note_taken(&mut self, level: u8) {
+        if let Some(higher) = self.higher.as_mut().filter(|_| level > 0) {
+            higher.note_taken(level);
+        }
+    }
+
     /// The position that the next new message of this level will get.
     #[inline]
     pub fn next_position(&self, level: u8) -> QueuePosition {
-        let higher = self.higher.as_ref().filter(|_| level > 0);
-        let line = match level {
-            0 => Some(&self.line),
-            _ => higher.and_then(|higher| higher.lines.get(usize::from(level) - 1)?.as_deref()),
-        };
-        QueuePosition::new(level, line.map_or(0, PriorityLevel::next_number))
+        QueuePosition::new(level, self.line(level).map_or(0, PriorityLevel::next_number))
     }
 
     #[inline]
     fn count(&mut self, message: &Message) {
+        self.len += 1;
         self.bytes += message.bytes() as u64;
         self.body_bytes += message.body_bytes() as u64;
     }
 
     #[inline]
     fn discount(&mut self, message: &Message) {
+        self.len -= 1;
         self.bytes -= message.bytes() as u64;
         self.body_bytes -= message.body_bytes() as u64;
     }
@@ -218,10 +184,10 @@ impl ReadyMessages {
     pub fn push(&mut self, level: u8, message: Message) {
         self.count(&message);
         if level == 0 {
-            return self.line.list.push_back(message);
+            return self.line.push(message);
         }
         let higher = self.higher.get_or_insert_default();
-        higher.line(level).list.push_back(message);
+        higher.line(level).push(message);
         higher.fill(level);
     }
 
@@ -229,99 +195,164 @@ impl ReadyMessages {
     #[inline]
     pub fn bypass(&mut self, level: u8) -> QueuePosition {
         debug_assert!(self.is_empty(), "only an empty list is bypassed");
-        let line = if level == 0 { &mut self.line } else { self.higher.get_or_insert_default().line(level) };
-        line.list_front += 1;
-        QueuePosition::new(level, line.list_front - 1)
+        QueuePosition::new(level, self.line_mut(level).bypass())
     }
 
-    /// The next message.
+    /// The next message, if it is in memory.
     #[inline]
     pub fn front(&self) -> Option<&Message> {
+        if self.pages.is_some() {
+            return self.front_of_paged();
+        }
         self.higher.as_ref().and_then(|higher| higher.front()).or_else(|| self.line.front())
     }
 
-    /// Takes the next message: the oldest of the highest level.
+    #[cold]
+    fn front_of_paged(&self) -> Option<&Message> {
+        match self.head()? {
+            Head::Line(level) => self.line(level)?.front(),
+            Head::Front(level) => self.pages.as_ref()?.front(level),
+            Head::Page(_) => None,
+        }
+    }
+
+    /// Where the next message of a queue with pages is.
+    fn head(&self) -> Option<Head> {
+        let higher = self.higher.as_ref().and_then(|higher| higher.top());
+        let in_line = higher.or_else(|| (!self.line.is_empty()).then_some(0));
+        let pages = self.pages.as_ref()?;
+        let level = in_line.max(pages.top())?;
+        let Some(first) = pages.first(level) else { return Some(Head::Line(level)) };
+        match self.line(level).and_then(PriorityLevel::first_returned) {
+            Some(returned) if returned < first.number() => Some(Head::Line(level)),
+            _ if pages.front(level).is_some() => Some(Head::Front(level)),
+            _ => Some(Head::Page(level)),
+        }
+    }
+
+    /// Takes the next message: the oldest of the highest level. There is none while that is on a page.
     #[inline]
     pub fn pop(&mut self) -> Option<QueueEntry> {
-        let entry = match self.higher.as_mut().and_then(|higher| higher.pop()) {
-            Some(entry) => entry,
-            None => self.line.pop(0)?,
+        let entry = if self.pages.is_some() {
+            self.pop_of_paged()?
+        } else {
+            match self.higher.as_mut().and_then(|higher| higher.pop()) {
+                Some(entry) => entry,
+                None => self.line.pop(0)?,
+            }
         };
         self.discount(&entry.message);
         Some(entry)
     }
 
+    #[cold]
+    fn pop_of_paged(&mut self) -> Option<QueueEntry> {
+        match self.head()? {
+            Head::Line(level) => {
+                let entry = self.line_mut(level).pop(level);
+                self.note_taken(level);
+                entry
+            }
+            Head::Front(level) => {
+                let entry = self.pages.as_mut()?.pop(level);
+                self.drop_empty_pages();
+                entry
+            }
+            Head::Page(_) => None,
+        }
+    }
+
+    fn drop_empty_pages(&mut self) {
+        self.pages.take_if(|pages| pages.is_empty());
+    }
+
     /// Returns a message to its position.
     pub fn restore(&mut self, entry: QueueEntry) {
         self.count(&entry.message);
-        match entry.position.level() {
-            0 => self.line.restore(entry),
-            level => {
-                let higher = self.higher.get_or_insert_default();
-                higher.line(level).restore(entry);
-                higher.fill(level);
-            }
-        }
+        let level = entry.position.level();
+        self.line_mut(level).restore(entry);
+        self.note_added(level);
     }
 
     /// A message of an earlier life of the broker. Those of a level come in the order of their positions, before any new one.
     /// Returns whether it waits now: not if one at its position or behind it does.
     pub fn recover(&mut self, entry: QueueEntry) -> bool {
-        let (bytes, body_bytes) = (entry.message.bytes() as u64, entry.message.body_bytes() as u64);
-        let is_behind = match entry.position.level() {
-            0 => self.line.recover(entry),
-            level => {
-                let higher = self.higher.get_or_insert_default();
-                let is_behind = higher.line(level).recover(entry);
-                if is_behind {
-                    higher.fill(level);
-                }
-                is_behind
-            }
-        };
+        let mut totals = MessageTotals::default();
+        totals.add(&entry.message);
+        let level = entry.position.level();
+        let is_behind = self.line_mut(level).recover(entry);
         if is_behind {
-            self.bytes += bytes;
-            self.body_bytes += body_bytes;
+            self.note_added(level);
+            self.add_totals(totals);
         }
         is_behind
     }
 
+    fn add_totals(&mut self, totals: MessageTotals) {
+        self.len += totals.messages;
+        self.bytes += totals.bytes;
+        self.body_bytes += totals.body_bytes;
+    }
+
+    fn remove_totals(&mut self, totals: MessageTotals) {
+        self.len -= totals.messages;
+        self.bytes -= totals.bytes;
+        self.body_bytes -= totals.body_bytes;
+    }
+
+    /// A page of an earlier life of the broker, in the same order. Returns whether it waits now.
+    pub fn recover_page(&mut self, page: PageSummary) -> bool {
+        let level = page.first.level();
+        let line = self.line_mut(level);
+        let is_sound = page.count > 0 && page.first < page.end && page.end.level() == level;
+        if !is_sound || page.first.number() < line.next_number() {
+            return false;
+        }
+        line.skip_to(page.end.number());
+        self.pages.get_or_insert_default().push(page);
+        self.add_totals(page.totals());
+        true
+    }
+
     /// Has the positions of new messages of a level go on from this one, if it is behind those that wait.
     pub fn skip_to(&mut self, position: QueuePosition) {
-        let line = match position.level() {
-            0 => &mut self.line,
-            level => self.higher.get_or_insert_default().line(level),
-        };
+        let line = self.line_mut(position.level());
         if position.number() > line.next_number() {
             line.skip_to(position.number());
         }
     }
 
-    /// Whether a message waits that was returned to this position.
+    /// Whether a message waits in memory that was returned to this position.
     pub fn has_requeued(&self, position: QueuePosition) -> bool {
-        let line = match (position.level(), &self.higher) {
-            (0, _) => Some(&self.line),
-            (level, Some(higher)) => higher.lines.get(usize::from(level) - 1).and_then(|line| line.as_deref()),
-            (_, None) => None,
-        };
-        line.is_some_and(|line| line.returned.contains_key(&position.number()))
+        self.line(position.level()).is_some_and(|line| line.has_returned(position.number()))
+            || self.pages.as_ref().is_some_and(|pages| pages.has_in_front(position))
     }
 
     /// Takes everything out, to be dropped in turns. The positions of new messages go on.
     pub fn take(&mut self) -> ReadyMessages {
-        let mut taken = ReadyMessages { bytes: self.bytes, body_bytes: self.body_bytes, ..ReadyMessages::default() };
+        let mut taken = ReadyMessages {
+            pages: self.pages.take(),
+            len: std::mem::take(&mut self.len),
+            bytes: std::mem::take(&mut self.bytes),
+            body_bytes: std::mem::take(&mut self.body_bytes),
+            ..ReadyMessages::default()
+        };
         taken.line = self.line.take();
         if let Some(higher) = &mut self.higher {
             let lines = higher.lines.iter_mut().map(|line| line.as_mut().map(|line| Box::new(line.take()))).collect();
-            taken.higher = Some(Box::new(HigherLevels { lines, filled: higher.filled, len: higher.len }));
-            (higher.filled, higher.len) = ([0; 4], 0);
+            taken.higher = Some(Box::new(HigherLevels { lines, filled: higher.filled }));
+            higher.filled = [0; 4];
         }
-        (self.bytes, self.body_bytes) = (0, 0);
         taken
     }
 
     /// Drops messages as far as the budget of the turn allows. Returns whether none is left.
     pub(crate) fn drop_some(&mut self, work: &mut WorkBudget) -> bool {
+        if let Some(pages) = &mut self.pages {
+            let paged = pages.clear_pages();
+            self.remove_totals(paged);
+            self.drop_empty_pages();
+        }
         while !work.is_spent() {
             if self.pop().is_none() {
                 return true;
@@ -329,6 +360,155 @@ impl ReadyMessages {
             work.draw(1);
         }
         self.is_empty()
+    }
+
+    /// Whether messages are on pages, or before and behind them.
+    #[inline]
+    pub fn has_pages(&self) -> bool {
+        self.pages.is_some()
+    }
+
+    /// Whether the next message is on a page.
+    #[inline]
+    pub fn awaits_page(&self) -> bool {
+        self.pages.is_some() && matches!(self.head(), Some(Head::Page(_)))
+    }
+
+    /// Whether there is a next message, and in memory.
+    #[inline]
+    pub fn has_head(&self) -> bool {
+        if self.pages.is_some() { !matches!(self.head(), None | Some(Head::Page(_))) } else { self.len > 0 }
+    }
+
+    /// The lowest level with enough messages at its end to page some out, if about so many bytes are a page and as many are kept
+    /// before the first page.
+    pub fn level_to_page_out(&self, page_bytes: u64) -> Option<u8> {
+        let (messages, _) = self.in_memory();
+        let average = self.memory_bytes() / (messages as u64).max(1);
+        let levels = self.higher.as_ref().map_or(0, |higher| higher.lines.len());
+        (0..=levels).map(|level| level as u8).find(|&level| {
+            let messages = self.line(level).map_or(0, PriorityLevel::list_len);
+            let pages = if self.pages.as_ref().is_some_and(|pages| pages.has_level(level)) { 1 } else { 2 };
+            messages > 0
+                && (messages as u64 * average >= pages * page_bytes || messages >= pages as usize * PAGE_MESSAGES_MAX)
+        })
+    }
+
+    /// Pages out messages of a level: at most a page. Where there is no page yet, messages of about so many bytes stay before it.
+    /// `write` takes the messages over, or refuses. Returns what has left the memory.
+    pub fn page_out(
+        &mut self,
+        level: u8,
+        page_bytes: u64,
+        write: impl FnOnce(&mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool,
+    ) -> Option<PageSummary> {
+        let is_first = self.pages.as_ref().is_none_or(|pages| !pages.has_level(level));
+        let line = self.line(level)?;
+        let mut front = (0, 0);
+        while is_first
+            && front.0 < PAGE_MESSAGES_MAX
+            && let Some(message) = line.listed(front.0)
+        {
+            let bytes = front.1 + message.bytes() as u64 + MESSAGE_OVERHEAD_BYTES;
+            if bytes > page_bytes {
+                break;
+            }
+            front = (front.0 + 1, bytes);
+        }
+        let front = front.0;
+        let mut page = PageSummary::starting_at(QueuePosition::new(level, line.list_front() + front as u64));
+        while let Some(message) = line.listed(front + page.count as usize) {
+            if !page.has_room(message.bytes() as u64) {
+                break;
+            }
+            page.push(message);
+        }
+        let count = page.count as usize;
+        let mut messages =
+            (0..count).filter_map(|at| Some((QueuePosition(page.first.0 + at as u64), line.listed(front + at)?)));
+        if count == 0 || !write(&mut messages) {
+            return None;
+        }
+        let mut pages = self.pages.take().unwrap_or_default();
+        let line = self.line_mut(level);
+        for _ in 0..front {
+            let Some((number, message)) = line.pop_list() else { break };
+            pages.push_front(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false });
+        }
+        for _ in 0..count {
+            drop(line.pop_list());
+        }
+        self.note_taken(level);
+        pages.push(page);
+        self.pages = Some(pages);
+        Some(page)
+    }
+
+    /// What to ask for next, about so many bytes. `demanded`: the next message is wanted now.
+    pub fn next_range(&self, page_bytes: u64, demanded: bool) -> Option<AskedRange> {
+        let pages = self.pages.as_ref()?;
+        match self.head()? {
+            Head::Line(_) => None,
+            Head::Front(level) | Head::Page(level) => pages.next_range(level, page_bytes, demanded),
+        }
+    }
+
+    /// The pages of the queue, if it has any.
+    pub fn pages_mut(&mut self) -> Option<&mut QueuePages> {
+        self.pages.as_deref_mut()
+    }
+
+    /// Messages have come that were asked for. Returns what was asked for, unless it was not.
+    pub fn page_in(
+        &mut self,
+        first: QueuePosition,
+        messages: impl Iterator<Item = PagedMessage>,
+    ) -> Option<AskedRange> {
+        let (range, found, less) = self.pages.as_mut()?.page_in(first, messages)?;
+        self.remove_totals(less);
+        self.add_totals(found);
+        self.drop_empty_pages();
+        Some(range)
+    }
+
+    /// How many pages there are.
+    pub fn pages_len(&self) -> usize {
+        self.pages.as_ref().map_or(0, |pages| pages.len())
+    }
+
+    /// Whether the queue asks for a page when others have got theirs.
+    pub fn awaits_turn(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.awaits_turn)
+    }
+
+    /// Bytes of what was asked for and has not come.
+    pub fn asked_bytes(&self) -> u64 {
+        self.pages.as_ref().map_or(0, |pages| pages.asked_bytes)
+    }
+
+    /// The page that the next message is on, if nobody has asked for it.
+    pub fn head_page(&self) -> Option<&PageSummary> {
+        match self.head()? {
+            Head::Page(level) => self.pages.as_ref()?.head_page(level),
+            Head::Line(_) | Head::Front(_) => None,
+        }
+    }
+
+    /// Takes this page out, unread.
+    pub fn drop_head_page(&mut self) -> Option<PageSummary> {
+        let Some(Head::Page(level)) = self.head() else { return None };
+        let page = self.pages.as_mut()?.drop_head_page(level)?;
+        self.remove_totals(page.totals());
+        self.drop_empty_pages();
+        Some(page)
+    }
+
+    /// Takes any page out, unread.
+    pub fn take_page(&mut self) -> Option<PageSummary> {
+        let page = self.pages.as_mut()?.take_page()?;
+        self.remove_totals(page.totals());
+        self.drop_empty_pages();
+        Some(page)
     }
 }
 

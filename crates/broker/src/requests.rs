@@ -8,6 +8,7 @@ use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
 use crate::limits::DEFINITIONS_PER_BATCH_MAX;
+use crate::paging::WaitingGet;
 use crate::queues::GetResult;
 use crate::ready_messages::QueueEntry;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
@@ -107,6 +108,7 @@ impl Requests<'_> {
                 {
                     self.control.sessions.deferred.leave(DeferredWork::DropMessages(Box::new(purged)));
                 }
+                dispatcher.pager().run_turns(fx);
                 QueueResponse::Counts { messages, consumers }
             }
             QueueRequest::Deletable { if_empty, .. } if if_empty && messages > 0 => {
@@ -119,6 +121,10 @@ impl Requests<'_> {
             QueueRequest::Get { no_ack } => {
                 match dispatcher.queues.get(id, no_ack, dispatcher.now_us, &mut dispatcher.work, fx) {
                     GetResult::Empty => QueueResponse::Empty,
+                    GetResult::OnPage => {
+                        dispatcher.queues.housekeeping.paging.await_get(id, WaitingGet { requester, no_ack });
+                        QueueResponse::Deferred
+                    }
                     GetResult::Unfinished => {
                         self.control.sessions.deferred.leave(DeferredWork::Get { requester, queue: id, no_ack });
                         QueueResponse::Deferred
@@ -158,6 +164,14 @@ impl Requests<'_> {
                 };
                 self.remove_consumer(requester, id, consumer, fx)
             }
+        }
+    }
+
+    /// Messages of a queue have come: it answers those that waited for them.
+    pub fn answer_gets<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
+        for WaitingGet { requester, no_ack } in self.control.data.dispatcher.queues.housekeeping.paging.take_gets(id) {
+            let response = self.respond(requester, id, QueueRequest::Get { no_ack }, fx);
+            self.send_response(requester, response, fx);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::Forwarder;
 use crate::ids::{QueuePosition, StoredPosition};
+use crate::page::PageSummary;
 use crate::ready_messages::QueueEntry;
 use catalog::{Catalog, QueueUid};
 
@@ -35,18 +36,30 @@ impl Restoration<'_> {
         if times_returned > 0 {
             entry.message = with_delivery_count(&entry.message, Some(times_returned), fx.pool());
         }
-        let (position, expires) = (entry.position, entry.message.has_expiration());
+        let (position, message) = (entry.position, entry.message.clone());
         if !queue.ready.recover(entry) {
             return false;
         }
+        let expires = message.has_expiration();
         queue.expiring |= expires;
         if times_returned > 0
             && let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some())
         {
             features.restore_returns(position, times_returned);
         }
-        queues.housekeeping.waiting += 1;
+        queues.housekeeping.note_waiting(&message);
         true
+    }
+
+    /// A page of a queue, in the same order.
+    pub fn restore_page(&mut self, uid: QueueUid, page: PageSummary) {
+        let queues = &mut self.dispatcher.queues;
+        let Some(queue) = queues.by_uid(uid).and_then(|id| queues.table.get_mut(id)) else { return };
+        let before = queue.ready.pages_len();
+        if queue.ready.recover_page(page) {
+            queue.expiring |= page.may_have_expiration;
+            queues.housekeeping.paging.pages += queue.ready.pages_len() - before;
+        }
     }
 
     /// A queue has its messages. The positions of new ones go on from these.

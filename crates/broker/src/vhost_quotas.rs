@@ -49,7 +49,7 @@ impl VhostQuotas {
     }
 
     fn update_counted(&mut self, queue: &mut Queue) {
-        let bytes = queue.memory_bytes();
+        let bytes = queue.waiting_bytes();
         if let Some(features) = &mut queue.features
             && let Some(counted) = &mut features.counted_bytes
         {

@@ -3,6 +3,7 @@
 mod durability;
 mod features;
 mod journal;
+mod paging;
 mod turns;
 mod world;
 

@@ -24,6 +24,7 @@ const QUEUE: QueueUid = QueueUid(1);
 /// Messages that are appended at a time.
 const TICK: u64 = 1000;
 
+#[derive(Clone)]
 struct WrittenMessage(Rc<Vec<u8>>);
 
 impl LoggedMessage for WrittenMessage {
@@ -89,7 +90,7 @@ impl RecoverySink for Found {
     fn is_there(&mut self, _: QueueUid) -> bool {
         true
     }
-    fn is_loaded(&mut self, _: QueueUid, _: LiveTotals) -> bool {
+    fn is_loaded(&mut self, _: QueueUid, _: LiveTotals, _: LiveTotals) -> bool {
         !self.is_paged
     }
     fn message(&mut self, message: &StoredMessage<'_>) -> Rc<[u8]> {

@@ -5,7 +5,7 @@
 
 use crate::error::disk_error;
 use crate::limits::MAKE_BYTES;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -28,6 +28,8 @@ pub struct SegmentFolder {
     /// The folder itself: names in it are made durable by syncing it, and no link can be put in its place.
     folder: Arc<File>,
     is_direct: bool,
+    /// Nothing in it is needed after this process: nothing waits until it is durable.
+    is_volatile: bool,
 }
 
 impl SegmentFolder {
@@ -39,11 +41,28 @@ impl SegmentFolder {
         Ok(folder)
     }
 
+    /// Opens a folder that exists for segments that no other process will read, and removes all that are there. What is written
+    /// is not synced.
+    pub fn open_volatile(path: &Path) -> Result<SegmentFolder, DiskError> {
+        let mut folder = SegmentFolder::open(path)?;
+        for segment in folder.list(SEGMENT_SUFFIX)? {
+            folder.remove_footer(segment)?;
+            folder.unlink(&file_name(segment, SEGMENT_SUFFIX))?;
+        }
+        folder.is_volatile = true;
+        Ok(folder)
+    }
+
     /// Opens a folder that exists, and changes nothing in it.
     pub fn open_to_read(path: &Path) -> Result<SegmentFolder, DiskError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| disk_error("open", path, error))?;
-        Ok(SegmentFolder { path: path.into(), folder: Arc::new(File::from(folder)), is_direct: true })
+        Ok(SegmentFolder {
+            path: path.into(),
+            folder: Arc::new(File::from(folder)),
+            is_direct: true,
+            is_volatile: false,
+        })
     }
 
     /// Whether writes go past the page cache. Some file systems, as that of memory, refuse it; then each write is followed by
@@ -98,8 +117,9 @@ impl SegmentFolder {
 
     /// Opens a segment for writing: what has been written is durable when the call returns.
     pub(crate) fn open_for_writing(&self, segment: SegmentId) -> Result<File, DiskError> {
-        let sync = if self.is_direct { OFlags::DIRECT | OFlags::DSYNC } else { OFlags::DSYNC };
-        self.open_segment(segment, OFlags::WRONLY | sync)
+        let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
+        let sync = if self.is_volatile { OFlags::empty() } else { OFlags::DSYNC };
+        self.open_segment(segment, OFlags::WRONLY | direct | sync)
     }
 
     /// Makes a segment, from another one if that has the same size and nobody else holds it.
@@ -114,7 +134,7 @@ impl SegmentFolder {
             self.remove(old)?;
         }
         let new = file_name(segment, NEW_SUFFIX);
-        let made = self.write_through(&new, bytes);
+        let made = if self.is_volatile { self.reserve(&new, bytes) } else { self.write_through(&new, bytes) };
         if made.is_err() {
             // Its blocks are given back; if that fails too, the next start does it.
             let _unremoved = rustix::fs::unlinkat(&self.folder, &new, AtFlags::empty());
@@ -171,14 +191,29 @@ impl SegmentFolder {
         }
     }
 
-    /// Creates a file and writes all of it, so that its blocks exist and are not marked as unwritten.
-    fn write_through(&self, name: &str, bytes: u64) -> Result<(), DiskError> {
+    /// Creates a file whose blocks are reserved, so that no later write lacks space.
+    fn reserve(&self, name: &str, bytes: u64) -> Result<(), DiskError> {
+        let (file, path) = self.create(name)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // A file system that cannot reserve.
+            Err(Errno::OPNOTSUPP) => self.write_through(name, bytes),
+            Err(error) => Err(disk_error("reserve the blocks of", &path, error)),
+        }
+    }
+
+    fn create(&self, name: &str) -> Result<(File, PathBuf), DiskError> {
         let path = self.path.join(name);
         let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC | direct;
         let file = rustix::fs::openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|error| disk_error("create", &path, error))?;
-        let file = File::from(file);
+        Ok((File::from(file), path))
+    }
+
+    /// Creates a file and writes all of it, so that its blocks exist and are not marked as unwritten.
+    fn write_through(&self, name: &str, bytes: u64) -> Result<(), DiskError> {
+        let (file, path) = self.create(name)?;
         let zeros = AlignedBuffer::new(MAKE_BYTES);
         let mut at = 0;
         while at < bytes {
@@ -197,6 +232,9 @@ impl SegmentFolder {
     }
 
     fn sync_names(&self) -> Result<(), DiskError> {
+        if self.is_volatile {
+            return Ok(());
+        }
         self.folder.sync_all().map_err(|error| disk_error("sync", &self.path, error))
     }
 

@@ -35,10 +35,19 @@ struct TestFileDisk {
 
 impl TestFileDisk {
     fn new() -> Self {
+        TestFileDisk::in_folder(SegmentFolder::open)
+    }
+
+    /// One that syncs nothing.
+    fn volatile() -> Self {
+        TestFileDisk::in_folder(SegmentFolder::open_volatile)
+    }
+
+    fn in_folder(open: impl Fn(&std::path::Path) -> Result<SegmentFolder, store::DiskError>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_path_buf();
         let (wake, woken) = channel();
-        let segments = SegmentFolder::open(&path).expect("a folder that can be opened");
+        let segments = open(&path).expect("a folder that can be opened");
         // Once the test is over nobody listens.
         let wake = Box::new(move || wake.send(()).unwrap_or_default());
         let disk = FileDisk::start(segments, "disk-3", wake).expect("a thread");
@@ -105,6 +114,7 @@ impl TestDisk for SimulatedDisk {
 
 fn each_disk(test: impl Fn(&mut dyn TestDisk)) {
     test(&mut TestFileDisk::new());
+    test(&mut TestFileDisk::volatile());
     test(&mut SimulatedDisk::new(1, DiskFaults::default()));
 }
 
@@ -351,4 +361,16 @@ fn a_footer_whose_segment_is_gone_is_removed_at_the_next_start() {
 #[test]
 fn there_is_free_space() {
     each_disk(|disk| assert!(disk.free_bytes().expect("a number") > SEGMENT_BYTES));
+}
+
+#[test]
+fn a_volatile_folder_begins_empty() {
+    let mut disk = TestFileDisk::volatile();
+    make(&mut disk, 1, None);
+    let open = SegmentFolder::open(&disk.path).expect("a folder that can be opened");
+    assert_eq!(open.segments(LOG), Ok(vec![SegmentNumber(1)]));
+    let length = std::fs::metadata(open.segment_path(segment(1))).expect("a segment").len();
+    assert_eq!(length, SEGMENT_BYTES, "its blocks are reserved");
+    let again = SegmentFolder::open_volatile(&disk.path).expect("a folder that can be opened");
+    assert_eq!(again.segments(LOG), Ok(Vec::new()));
 }

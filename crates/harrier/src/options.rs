@@ -84,6 +84,7 @@ pub fn store(config: &BrokerConfig, shards: u16, folder: &StateFolder) -> Result
     Ok(StoreOptions {
         definitions_folder: file.definitions_path(folder),
         log_folder: file.log_path(folder),
+        spill_folder: file.spill_path(folder)?,
         id: file.id,
         logs: file.logs,
         segment_bytes: config.segment_bytes,

@@ -21,6 +21,8 @@ const DEFINITIONS: &str = "definitions";
 
 /// The folder of the messages' segments, unless the number of logs has been changed.
 const LOG: &str = "log";
+/// The folder of messages that left the memory.
+const SPILL: &str = "spill";
 
 /// Which store a state folder has.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,6 +85,17 @@ impl StoreFile {
     /// The folder of the definitions' segments.
     pub fn definitions_path(&self, folder: &StateFolder) -> PathBuf {
         folder.path().join(DEFINITIONS)
+    }
+
+    /// The folder of messages that left the memory, which is made if there is none.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn spill_path(&self, folder: &StateFolder) -> Result<PathBuf, String> {
+        let path = folder.path().join(SPILL);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
     }
 
     /// The folder of the messages' segments.

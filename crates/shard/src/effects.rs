@@ -449,13 +449,21 @@ impl Effects for ShardEffects {
     }
 
     /// Everything stays in memory.
-    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
-        false
+    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        self.store.as_mut().is_some_and(|store| store.page_out(queue, messages))
     }
 
-    fn page_in(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
+    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        if let Some(store) = &mut self.store {
+            store.page_in(queue, first, end);
+        }
+    }
 
-    fn forget_paged(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
+    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        if let Some(store) = &mut self.store {
+            store.forget_paged(queue, first, end);
+        }
+    }
 
     fn journal(
         &mut self,

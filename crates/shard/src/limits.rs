@@ -122,11 +122,28 @@ pub const JOURNAL_RETRY_US: u64 = 1_000_000;
 pub const GATED_TICKETS_MAX: usize = 64;
 /// How often a shard asks its disk for the free space, while it writes or there is too little.
 pub const DISK_CHECK_INTERVAL_US: u64 = 1_000_000;
+/// Bytes of messages that a shard reads before it begins, whatever memory there is: a tenth of a second's reading.
+pub const RECOVERY_LOADED_BYTES_MAX: u64 = 128 << 20;
+
 /// Bytes that a message takes beside its body, about: exchange, routing key, properties. What a page has is not read for them.
 pub const PAGED_MESSAGE_OVERHEAD_BYTES: u64 = 64;
 
 const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
 // The share of one user leaves receive buffers for others, if ports have as many as they may.
+
+/// Pages that are read at a time: what the logs have of them waits in memory until it is their turn.
+pub const PAGE_READS_MAX: usize = 4;
+
+/// Pages that queues get in one tick.
+pub const PAGES_PER_TICK: usize = 8;
+
+/// The part of the bytes that must be read for a page which its messages have at least: otherwise they are written once more,
+/// together.
+pub const SPILL_SHARE_DIVISOR: u64 = 4;
+
+/// The part of the memory limit that waiting messages may take. The rest of them leave the memory, if there is a store.
+pub const PAGING_SHARE_DIVISOR: u64 = 2;
+
 const _: () = assert!(PINNED_SHARE_DIVISOR > PORT_MEMORY_DIVISOR);
 const _: () = assert!(TURN_BYTES >= RECEIVE_BUFFER_BYTES);
 const _: () = assert!(LOGINS_WAITING_PER_SOURCE_MAX < LOGINS_WAITING_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);

@@ -1,9 +1,10 @@
 //! Recovery of a shard's messages: what its log has goes back to the queues, before any client connects.
 
 use crate::effects::ShardEffects;
-use crate::limits::PAGED_MESSAGE_OVERHEAD_BYTES;
+use crate::limits::{PAGED_MESSAGE_OVERHEAD_BYTES, RECOVERY_LOADED_BYTES_MAX, SPILL_SHARE_DIVISOR};
+use crate::logged_message::QueuedMessage;
 use crate::sessions::Sessions;
-use broker::{BodyRef, Broker, Content, Message, PageSummary, QueuePosition};
+use broker::{Broker, Message, PageSummary, QueuePosition};
 use catalog::QueueUid;
 use std::time::Instant;
 use store::{
@@ -18,8 +19,8 @@ pub struct LogSource<'a, R> {
     pub log: LogId,
     pub segments: Vec<SegmentNumber>,
     pub on_damage: OnDamage,
-    /// If what is alive takes more bytes of memory, messages stay on the disk as pages; zero for never.
-    pub loaded_bytes_max: u64,
+    /// Bytes of waiting messages that stay in memory, if others may stay on the disk as pages; otherwise zero.
+    pub paging_threshold: u64,
 }
 
 /// The flag of the expiration in the properties of a message, AMQP 0-9-1 §4.2.6.1.
@@ -29,7 +30,7 @@ const EXPIRATION_FLAG: u16 = 1 << 8;
 struct MessageRestorer<'a> {
     broker: &'a mut Broker,
     effects: &'a mut ShardEffects,
-    loaded_bytes_max: u64,
+    paging_threshold: u64,
 }
 
 /// About what messages take in memory.
@@ -48,20 +49,18 @@ impl RecoverySink for MessageRestorer<'_> {
         queue_of(queue).is_some_and(|uid| self.broker.is_there(uid))
     }
 
-    /// Delayed messages are needed at once: when their delay is over is in their content.
-    fn is_loaded(&mut self, queue: store::QueueUid, log: LiveTotals) -> bool {
+    /// Delayed messages are needed at once: when their delay is over is in their content. Pages of a queue that has a small share
+    /// of the log take much reading for little: it has its messages as long as there is memory.
+    fn is_loaded(&mut self, queue: store::QueueUid, own: LiveTotals, log: LiveTotals) -> bool {
         let is_delayed = queue_of(queue).is_none_or(|uid| self.broker.queue_of(uid).is_none());
-        is_delayed || self.loaded_bytes_max == 0 || memory_bytes(log.messages, log.body_bytes) <= self.loaded_bytes_max
+        let wanted = memory_bytes(log.messages, log.body_bytes);
+        let is_sparse = memory_bytes(own.messages, own.body_bytes) < own.log_bytes / SPILL_SHARE_DIVISOR;
+        let most = if is_sparse { self.paging_threshold } else { self.paging_threshold.min(RECOVERY_LOADED_BYTES_MAX) };
+        is_delayed || self.paging_threshold == 0 || wanted <= most
     }
 
     fn message(&mut self, message: &StoredMessage<'_>) -> Message {
-        let &StoredMessage { exchange, routing_key, properties, bcc, arrived_us, body } = message;
-        let content = Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc, arrived_us };
-        let pool = broker::Effects::pool(self.effects);
-        match content.share_body(pool) {
-            Some(shared) => Content { body: BodyRef::Large(&shared), ..content }.keep(pool),
-            None => content.keep(pool),
-        }
+        QueuedMessage::read(message, broker::Effects::pool(self.effects)).0
     }
 
     fn restore(&mut self, queue: store::QueueUid, position: Position, message: Message, found: FoundMessage) {
@@ -110,8 +109,8 @@ impl Sessions {
         // What has expired meanwhile is found when the shard begins to tick.
         broker.set_now(options.time_us(now));
         broker.use_store();
-        let LogSource { reader, store, log, segments, on_damage, loaded_bytes_max } = source;
-        let mut restorer = MessageRestorer { broker, effects, loaded_bytes_max };
+        let LogSource { reader, store, log, segments, on_damage, paging_threshold } = source;
+        let mut restorer = MessageRestorer { broker, effects, paging_threshold };
         store::recover(reader, store, log, segments, on_damage, &mut restorer)
     }
 }

@@ -6,12 +6,17 @@
 use crate::durability_gate::DurabilityGate;
 use crate::limits::DISK_CHECK_INTERVAL_US;
 use crate::logged_message::QueuedMessage;
+use crate::page_reads::PageReads;
+use crate::spill::Spill;
 use crate::store_signals::StoreSignals;
 use broker::{AppendResult, Message, QueuePosition};
 use catalog::QueueUid;
 use disk::Disk;
 use store::limits::MARK_DELAY_US;
-use store::{DiskError, MessageLog, MessageLogEvent, MessageLogOptions, Position, RecoveredLog, Request};
+use store::{
+    DiskError, DiskErrorKind, LogId, MessageLog, MessageLogEvent, MessageLogOptions, Position, RecoveredLog, Request,
+    StoreTag,
+};
 
 /// What a confirm waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,14 +38,14 @@ pub struct MessageStoreOptions {
 
 /// Makes the messages of a shard durable.
 pub struct MessageStore {
-    log: MessageLog<QueuedMessage>,
+    pub(crate) log: MessageLog<QueuedMessage>,
     disk: Box<dyn Disk>,
     options: MessageStoreOptions,
     gate: DurabilityGate,
     /// No segment could be made.
     is_full: bool,
     /// The disk had less than its limit when it was last asked.
-    is_low: bool,
+    pub(crate) is_low: bool,
     space_checked_us: u64,
     /// Something was asked of the disk since then.
     has_written: bool,
@@ -48,22 +53,28 @@ pub struct MessageStore {
     has_space: bool,
     failure: Option<DiskError>,
     is_closing: bool,
+    /// Of which store and log it is.
+    pub(crate) identity: (StoreTag, LogId),
+    /// Without it no messages leave the memory.
+    pub(crate) spill: Option<Spill>,
+    pub(crate) page_reads: PageReads,
 }
 
 #[inline]
-fn uid_of(queue: QueueUid) -> store::QueueUid {
+pub(crate) fn uid_of(queue: QueueUid) -> store::QueueUid {
     store::QueueUid(queue.number())
 }
 
 #[inline]
-fn position_of(position: QueuePosition) -> Position {
+pub(crate) fn position_of(position: QueuePosition) -> Position {
     Position(position.0)
 }
 
 impl MessageStore {
     /// A store that goes on behind what was recovered, or at the beginning ([`RecoveredLog::empty`]).
     pub fn new(recovered: RecoveredLog, disk: Box<dyn Disk>, options: MessageStoreOptions) -> Self {
-        let log_options = MessageLogOptions { segment_bytes: options.segment_bytes };
+        let log_options = MessageLogOptions { segment_bytes: options.segment_bytes, is_volatile: false };
+        let identity = (recovered.end.chain.store, recovered.end.chain.log);
         MessageStore {
             log: MessageLog::new(recovered, log_options),
             disk,
@@ -77,6 +88,9 @@ impl MessageStore {
             has_space: true,
             failure: None,
             is_closing: false,
+            identity,
+            spill: None,
+            page_reads: PageReads::default(),
         }
     }
 
@@ -94,6 +108,9 @@ impl MessageStore {
 
     pub fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         self.log.settle(uid_of(queue), position_of(first), count.into());
+        if let Some(spill) = &mut self.spill {
+            spill.settle(uid_of(queue), position_of(first), count.into());
+        }
     }
 
     pub fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
@@ -119,6 +136,9 @@ impl MessageStore {
 
     pub fn drop_queue(&mut self, queue: QueueUid) {
         self.log.drop_queue(uid_of(queue));
+        if let Some(spill) = &mut self.spill {
+            spill.drop_queue(uid_of(queue));
+        }
     }
 
     /// Takes what the disk has done.
@@ -126,6 +146,9 @@ impl MessageStore {
         while let Some(completion) = self.disk.poll() {
             let event = self.log.complete(completion, now_us);
             event.into_iter().for_each(|event| self.on_event(event));
+        }
+        if let Some(spill) = &mut self.spill {
+            spill.complete(now_us);
         }
     }
 
@@ -135,8 +158,13 @@ impl MessageStore {
             MessageLogEvent::NoSpace => self.is_full = true,
             MessageLogEvent::Space => self.is_full = false,
             MessageLogEvent::NoFooter(error) => tracing::warn!(%error, "the next start takes longer"),
+            MessageLogEvent::Damaged(damage) => self.fail(damage.to_string()),
             MessageLogEvent::Failed(error) => self.failure = Some(error),
         }
+    }
+
+    fn fail(&mut self, text: String) {
+        self.failure.get_or_insert(DiskError { kind: DiskErrorKind::Failed, text });
     }
 
     /// Asks the disk for what is due. What has been appended may depend on definitions up to this version.
@@ -150,8 +178,15 @@ impl MessageStore {
             self.has_written = true;
             self.disk.submit(request);
         }
-        let event = self.log.take_event();
-        event.into_iter().for_each(|event| self.on_event(event));
+        while let Some(event) = self.log.take_event() {
+            self.on_event(event);
+        }
+        if let Some(spill) = &mut self.spill {
+            spill.submit(now_us);
+            if let Some(text) = spill.failure().map(str::to_owned) {
+                self.fail(text);
+            }
+        }
     }
 
     /// The ticket up to which messages are durable, with the definitions that they need; `None` if it is none more.
@@ -192,24 +227,30 @@ impl MessageStore {
     /// what others do makes space.
     #[inline]
     pub fn is_congested(&self) -> bool {
-        self.log.is_congested() && !self.is_full && self.failure.is_none()
+        let is_spill_congested = self.spill.as_ref().is_some_and(|spill| spill.is_congested());
+        ((self.log.is_congested() && !self.is_full) || is_spill_congested) && self.failure.is_none()
     }
 
-    /// Bytes on the heap that wait for the disk, or that know what it has.
+    /// Bytes on the heap that wait for the disks, that know what they have, or that were read and not handed over.
     pub fn heap_bytes(&self) -> usize {
-        self.log.pending_bytes()
+        let spill_bytes = self.spill.as_ref().map_or(0, |spill| spill.heap_bytes());
+        self.log.heap_bytes() + spill_bytes + self.page_reads.heap_bytes()
     }
 
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.
     pub fn timer_us(&self) -> Option<u64> {
         let space_us = (self.is_low || self.is_full).then_some(self.space_checked_us + DISK_CHECK_INTERVAL_US);
-        self.log.timer_us().into_iter().chain(space_us).min()
+        let spill_us = self.spill.as_ref().and_then(|spill| spill.timer_us());
+        self.log.timer_us().into_iter().chain(space_us).chain(spill_us).min()
     }
 
     /// Writes everything, and the mark that proves it; `wait` waits until the disk has done something. Returns whether all of it is
     /// durable.
     pub fn close(&mut self, definitions_version: u64, now_us: u64, mut wait: impl FnMut()) -> bool {
         self.is_closing = true;
+        if let Some(spill) = &mut self.spill {
+            spill.close();
+        }
         loop {
             // Before each wait, as it ends once for everything that was done before.
             self.complete(now_us);

@@ -7,8 +7,8 @@
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
 use crate::limits::{
-    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR,
-    PROCESS_BYTES,
+    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, PAGING_SHARE_DIVISOR, PARTIAL_SHARE_DIVISOR,
+    PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
 };
 use crate::login_failures::LoginFailures;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
@@ -98,6 +98,11 @@ impl SharedState {
     /// Bytes of the process's heap; `None` if nobody counts them.
     pub(crate) fn heap_bytes(&self) -> Option<u64> {
         self.process.map(|process| (process.heap_bytes)() as u64)
+    }
+
+    /// Bytes of waiting messages that a shard keeps in memory, if others may leave it.
+    pub fn paging_threshold(&self) -> u64 {
+        self.memory_bytes_max / PAGING_SHARE_DIVISOR / self.shards.len() as u64
     }
 
     /// Bytes that may be pinned for RDMA on behalf of one user.

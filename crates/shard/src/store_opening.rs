@@ -83,6 +83,7 @@ pub(crate) struct OpenStore {
     definitions_folder: SegmentFolder,
     definitions: Arc<RecoveredDefinitions>,
     folder: SegmentFolder,
+    spill_folder: SegmentFolder,
     totals: Arc<RecoveryTotals>,
 }
 
@@ -98,8 +99,9 @@ impl OpenStore {
             tracing::error!(%damage, "definitions are lost");
         }
         let folder = SegmentFolder::open(&options.log_folder)?;
+        let spill_folder = SegmentFolder::open_volatile(&options.spill_folder)?;
         let (options, definitions) = (Arc::new(options), Arc::new(definitions));
-        Ok(OpenStore { options, definitions_folder, definitions, folder, totals: Arc::default() })
+        Ok(OpenStore { options, definitions_folder, definitions, folder, spill_folder, totals: Arc::default() })
     }
 
     /// What is defined over the definitions of the store; `None` if it has none, as at the first start.
@@ -120,13 +122,20 @@ impl OpenStore {
         let segments = folder.segments(log)?;
         let (store, on_damage) = (options.tag(), options.on_damage());
         let mut reader = folder.clone();
-        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, loaded_bytes_max: 0 };
+        let paging_threshold = shard.paging_threshold();
+        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold };
         let recovered = shard
             .recover_messages(source, now)
             .map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
         totals.messages.fetch_add(recovered.messages, Ordering::Relaxed);
         let disk = FileDisk::start(folder.clone(), &format!("disk-{}", log.0), signal.callback())?;
-        shard.set_store(MessageStore::new(recovered, Box::new(disk), options.messages()));
+        let mut messages = MessageStore::new(recovered, Box::new(disk), options.messages());
+        let (spill_folder, signal_of_spill) = (self.spill_folder.clone(), Arc::clone(signal));
+        messages.set_spill(Box::new(move || {
+            let disk = FileDisk::start(spill_folder.clone(), &format!("spill-{}", log.0), signal_of_spill.callback())?;
+            Ok(Box::new(disk))
+        }));
+        shard.set_store(messages);
         if shard.id() == ShardId(0) {
             let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", signal.callback())?;
             shard.set_journal(DefinitionJournal::new(&self.definitions, Box::new(disk)));

@@ -10,6 +10,8 @@ use store::{OnDamage, StoreTag};
 pub struct StoreOptions {
     pub definitions_folder: PathBuf,
     pub log_folder: PathBuf,
+    /// Where messages go that leave the memory: what is there is removed.
+    pub spill_folder: PathBuf,
     /// Tells its segments from those of other stores.
     pub id: u128,
     /// The logs that it has: one for each shard.

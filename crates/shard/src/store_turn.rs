@@ -19,6 +19,7 @@ impl Sessions {
             broker.durable(ticket, effects);
             broker.flush_batch(effects);
         }
+        self.take_pages();
     }
 
     /// Shard 0: writes what definitions have changed, and tells all shards what is durable.
@@ -87,10 +88,10 @@ impl Sessions {
         }
     }
 
-    /// Whether another shard has told something that the next tick must see.
+    /// Whether another shard has told something that the next tick must see, or a page may be there.
     #[inline]
     pub fn has_store_news(&self) -> bool {
         let Some(store) = &self.effects.store else { return false };
-        store.has_durable(self.shared.store.first_undurable())
+        store.has_durable(self.shared.store.first_undurable()) || store.has_pages()
     }
 }

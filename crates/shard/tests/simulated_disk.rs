@@ -144,7 +144,7 @@ impl World {
             log: LOG,
             segments,
             on_damage: OnDamage::Fail,
-            loaded_bytes_max: 0,
+            paging_threshold: 0,
         };
         let recovered = self.shard.recover_messages(source, self.now).expect("nothing is damaged");
         drop(reader);

@@ -30,13 +30,14 @@ fn queue(number: u16) -> Definition {
 fn options(folder: &Path, store: impl FnOnce(StoreOptions) -> StoreOptions) -> ServerOptions {
     let mut options = server_options("stored", SHARDS);
     options.definitions.extend([queue(0), queue(1)]);
-    let [definitions_folder, log_folder] = ["definitions", "log"].map(|name| folder.join(name));
-    for folder in [&definitions_folder, &log_folder] {
+    let [definitions_folder, log_folder, spill_folder] = ["definitions", "log", "spill"].map(|name| folder.join(name));
+    for folder in [&definitions_folder, &log_folder, &spill_folder] {
         std::fs::create_dir_all(folder).expect("a folder");
     }
     let store = store(StoreOptions {
         definitions_folder,
         log_folder,
+        spill_folder,
         id: 7,
         logs: SHARDS,
         segment_bytes: 4 << 20,
@@ -118,6 +119,43 @@ fn what_was_confirmed_is_there_once_and_in_order_after_a_restart() {
             assert!(get(&mut client, channel, queue).is_none(), "no more, and nothing transient");
         }
         drop(client);
+        stop(server);
+    }
+}
+
+#[test]
+fn what_is_more_than_may_wait_in_memory_is_there_in_order_after_a_restart() {
+    const MESSAGES: usize = 600;
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = || {
+        let mut options = options(folder.path(), |store| store);
+        // Half of it may wait, on two shards.
+        options.memory_bytes_max = 32 << 20;
+        Server::start(options).expect("a broker")
+    };
+    let body = |number: usize| [&number.to_le_bytes()[..], &[number as u8; 40_000]].concat();
+    let server = start();
+    let (mut client, channel) = connect(&server);
+    for number in 0..MESSAGES {
+        publish(&mut client, channel, "a", 2, &body(number));
+    }
+    assert_eq!(client.wait_confirms(channel, 0).expect("confirmed"), 0, "nothing is refused");
+    client.close().expect("closed");
+    stop(server);
+    let files = std::fs::read_dir(folder.path().join("log")).expect("a folder");
+    let names = files.map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"));
+    assert!(names.filter(|name| name.ends_with(".foot")).count() > 3, "complete segments have footers");
+    for numbers in [0..200, 200..MESSAGES] {
+        let is_last = numbers.end == MESSAGES;
+        let server = start();
+        let (mut client, channel) = connect(&server);
+        for number in numbers {
+            let message = get(&mut client, channel, "a").expect("a message");
+            assert!(message.body() == body(number), "message {number}");
+            client.ack(channel, message.delivery_tag, false).expect("acknowledged");
+        }
+        assert_eq!(get(&mut client, channel, "a").is_none(), is_last);
+        client.close().expect("closed");
         stop(server);
     }
 }

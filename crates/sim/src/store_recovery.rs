@@ -51,7 +51,7 @@ pub fn attach<'a>(
 fn attach_log(shard: &mut Shard, number: usize, mut disk: SharedDisk, now: Instant) -> Result<(), String> {
     let log = LogId(number as u32);
     let (store, segments) = (StoreTag::of(STORE_ID), disk.segments(log));
-    let source = LogSource { reader: &mut disk, store, log, segments, on_damage: OnDamage::Fail, loaded_bytes_max: 0 };
+    let source = LogSource { reader: &mut disk, store, log, segments, on_damage: OnDamage::Fail, paging_threshold: 0 };
     let recovered = shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
     let options = MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };

@@ -22,6 +22,23 @@ impl AlignedBuffer {
     }
 }
 
+impl AlignedBuffer {
+    /// How long it can be.
+    pub fn capacity(&self) -> usize {
+        self.memory.len() - BLOCK_BYTES
+    }
+
+    /// Makes it this long, rounded up to whole blocks.
+    ///
+    /// # Panics
+    /// If that is more than its capacity.
+    pub fn set_len(&mut self, bytes: usize) {
+        let len = bytes.next_multiple_of(BLOCK_BYTES);
+        assert!(len <= self.capacity(), "a buffer does not grow");
+        self.len = len;
+    }
+}
+
 impl Deref for AlignedBuffer {
     type Target = [u8];
 
@@ -58,6 +75,9 @@ mod tests {
             );
             assert!(buffer.iter().all(|&byte| byte == 0));
             buffer.fill(7);
+            buffer.set_len(BLOCK_BYTES);
+            assert_eq!(buffer.len(), BLOCK_BYTES);
+            buffer.set_len(buffer.capacity());
             let moved = buffer;
             assert!(moved.as_ptr().addr().is_multiple_of(BLOCK_BYTES) && moved.iter().all(|&byte| byte == 7));
         }

@@ -36,6 +36,16 @@ impl LargeMessage {
         self.body.len() as u64 >= self.body_bytes
     }
 
+    /// Bytes of the whole body.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Bytes that it takes so far.
+    pub fn heap_bytes(&self) -> usize {
+        self.body.capacity() + self.exchange.len() + self.routing_key.len() + self.properties.len() + self.bcc.len()
+    }
+
     /// The message, with as much of its body as was read.
     pub fn stored(&self) -> StoredMessage<'_> {
         StoredMessage {

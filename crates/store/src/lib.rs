@@ -39,7 +39,10 @@ pub use ids::{
 };
 pub use log_event::LogEvent;
 pub use log_writer::{LogEnd, LogWriter};
-pub use message_log::{LoggedMessage, MessageLog, MessageLogEvent, MessageLogOptions};
+pub use message_log::{
+    FetchDamage, FetchId, Fetched, FetchedMessage, LogShare, LoggedMessage, MessageLog, MessageLogEvent,
+    MessageLogOptions,
+};
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
 pub use recovery::{FoundMessage, FoundPage, LiveTotals, RecoveredLog, RecoverySink, recover};
 pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};

@@ -85,6 +85,19 @@ pub const SETTLEMENT_RESERVE_BYTES: usize = SETTLEMENT_RUNS_MAX * RECORD_OVERHEA
 /// Bytes by which a message counts in its segment beside its body.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 16;
 
+/// Bytes that are read at once to fetch messages: any group.
+pub const FETCH_READ_BYTES: usize = 1 << 20;
+
+/// Reads of fetches that are under way at a time. The disk of a log does one request after another: with more, groups would
+/// wait longer for their turn.
+pub const FETCH_READS_MAX: usize = 2;
+
+/// Pieces that were read and are kept, with those that are being read: neighbouring fetches have groups in common.
+pub const FETCH_PIECES_MAX: usize = 4;
+
+/// How long pieces that were read are kept when nothing is fetched.
+pub const FETCH_KEEP_US: u64 = 1_000_000;
+
 /// Blocks after which the next frame begins another extent: what has to be read to have one message of a segment with a footer.
 pub const EXTENT_BLOCKS: u32 = 64;
 
@@ -117,6 +130,10 @@ const _: () = assert!(
     MOVE_READ_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES && MOVE_READ_BYTES.is_multiple_of(BLOCK_BYTES),
     "any frame can be moved"
 );
+const _: () = assert!(GROUP_BYTES_MAX <= FETCH_READ_BYTES && FETCH_READ_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () =
+    assert!(EXTENT_BLOCKS as usize * BLOCK_BYTES + FRAME_BYTES_MAX <= FETCH_READ_BYTES, "any extent is read at once");
+const _: () = assert!(FETCH_READS_MAX < FETCH_PIECES_MAX);
 const _: () = assert!(
     SCAN_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES,
     "a frame that begins in a piece is read whole at the second try"

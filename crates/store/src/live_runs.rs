@@ -16,7 +16,7 @@ pub(crate) struct LiveRun {
 }
 
 impl LiveRun {
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.first + self.count
     }
 
@@ -38,9 +38,16 @@ pub(crate) struct LiveRuns {
 }
 
 impl LiveRuns {
-    /// A message was written.
+    /// A message was written. Returns by how much the number of runs has changed.
     #[inline]
-    pub fn push(&mut self, position: u64, group: u64, bytes: u64) {
+    pub fn push(&mut self, position: u64, group: u64, bytes: u64) -> isize {
+        let before = self.runs.len();
+        self.put(position, group, bytes);
+        self.runs.len() as isize - before as isize
+    }
+
+    #[inline]
+    fn put(&mut self, position: u64, group: u64, bytes: u64) {
         if let Some(last) = self.runs.back_mut() {
             if last.end() == position && last.group == group {
                 last.count += 1;
@@ -63,7 +70,7 @@ impl LiveRuns {
     /// A message that is in the middle of others: it was written again, or out of order.
     #[cold]
     fn insert(&mut self, run: LiveRun) {
-        self.remove(run.first, run.end(), |_| {});
+        self.take(run.first, run.end(), |_| {});
         let at = self.index_of(run.first);
         if let Some(before) = at.checked_sub(1).and_then(|before| self.runs.get_mut(before))
             && (before.end(), before.group) == (run.first, run.group)
@@ -106,9 +113,17 @@ impl LiveRuns {
         Some((first, end.min(self.runs[last].end())))
     }
 
-    /// Takes everything from `first` to before `end` out, and tells the parts by their groups.
+    /// Takes everything from `first` to before `end` out, and tells the parts by their groups. Returns by how much the number
+    /// of runs has changed.
     #[inline]
-    pub fn remove(&mut self, first: u64, end: u64, mut removed: impl FnMut(LiveRun)) {
+    pub fn remove(&mut self, first: u64, end: u64, removed: impl FnMut(LiveRun)) -> isize {
+        let before = self.runs.len();
+        self.take(first, end, removed);
+        self.runs.len() as isize - before as isize
+    }
+
+    #[inline]
+    fn take(&mut self, first: u64, end: u64, mut removed: impl FnMut(LiveRun)) {
         let at = self.index_of(first);
         while let Some(run) = self.runs.get_mut(at).filter(|run| run.first < end) {
             if run.first >= first && run.end() <= end {
@@ -133,7 +148,17 @@ impl LiveRuns {
         let run = &mut self.runs[at];
         let kept = run.split_front(first - run.first);
         self.runs.insert(at, kept);
-        self.remove(first, end, removed);
+        self.take(first, end, removed);
+    }
+
+    /// How many runs there are.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The runs that have something from `first` to before `end`, whole.
+    pub fn within(&self, first: u64, end: u64) -> impl Iterator<Item = &LiveRun> + Clone {
+        self.runs.range(self.index_of(first)..).take_while(move |run| run.first < end)
     }
 
     /// The runs, in the order of their positions.

@@ -8,9 +8,14 @@
 //! never written.
 
 mod encode;
+mod fetch;
+mod fetcher;
+mod fetching;
 mod mover;
 mod pending;
+mod pieces;
 mod queues;
+mod segment_frames;
 mod segments;
 mod tickets;
 
@@ -24,6 +29,9 @@ use crate::record::StoredMessage;
 use crate::recovery::RecoveredLog;
 use crate::request::{Completion, DiskError, Request};
 use encode::Settlements;
+pub use fetch::{FetchDamage, FetchId, Fetched, FetchedMessage};
+use fetcher::Fetcher;
+pub use fetching::LogShare;
 use mover::Mover;
 use pending::{Entry, PendingList};
 use queues::{PendingRun, QueueTable};
@@ -47,11 +55,13 @@ pub trait LoggedMessage {
 #[derive(Clone, Copy, Debug)]
 pub struct MessageLogOptions {
     pub segment_bytes: u64,
+    /// Nothing of it is recovered: what is settled need not be written.
+    pub is_volatile: bool,
 }
 
 impl Default for MessageLogOptions {
     fn default() -> Self {
-        MessageLogOptions { segment_bytes: crate::limits::SEGMENT_BYTES_DEFAULT }
+        MessageLogOptions { segment_bytes: crate::limits::SEGMENT_BYTES_DEFAULT, is_volatile: false }
     }
 }
 
@@ -66,6 +76,8 @@ pub enum MessageLogEvent {
     Space,
     /// The footer of a segment could not be written: the next start reads the segment.
     NoFooter(DiskError),
+    /// Messages that are fetched cannot be read: the answer is without them.
+    Damaged(FetchDamage),
     /// The log cannot be written any more.
     Failed(DiskError),
 }
@@ -105,6 +117,8 @@ pub struct MessageLog<M> {
     is_within_commit: bool,
     /// The oldest segment, while it is moved.
     mover: Option<Mover>,
+    fetcher: Fetcher<M>,
+    is_volatile: bool,
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
@@ -112,7 +126,7 @@ pub struct MessageLog<M> {
     has_failed: bool,
 }
 
-impl<M: LoggedMessage> MessageLog<M> {
+impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// Goes on behind what was recovered.
     pub fn new(recovered: RecoveredLog, options: MessageLogOptions) -> Self {
         let mut segments = SegmentUses::recovered(&recovered.end.segments, &recovered.extents);
@@ -121,6 +135,7 @@ impl<M: LoggedMessage> MessageLog<M> {
             let queue = queues.find_or_new(found.uid);
             for found in found.levels {
                 found.live.iter().for_each(|run| segments.add_found(run));
+                segments.count_runs(found.live.len() as isize);
                 let level = queues.get(queue).level_or_new(found.number);
                 level.live = found.live;
                 level.seen_end = found.seen_end;
@@ -129,7 +144,9 @@ impl<M: LoggedMessage> MessageLog<M> {
         }
         let mut writer = LogWriter::new(recovered.end, options.segment_bytes);
         writer.set_spares(MESSAGE_SPARE_SEGMENTS);
-        writer.write_footers(recovered.footers);
+        if !options.is_volatile {
+            writer.write_footers(recovered.footers);
+        }
         MessageLog {
             writer,
             list: PendingList::new(),
@@ -141,6 +158,8 @@ impl<M: LoggedMessage> MessageLog<M> {
             open_commit: None,
             is_within_commit: false,
             mover: None,
+            fetcher: Fetcher::default(),
+            is_volatile: options.is_volatile,
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             event: None,
@@ -184,9 +203,12 @@ impl<M: LoggedMessage> MessageLog<M> {
             level.returned.remove(&returned);
         }
         let Some((from, to)) = written else { return };
-        let by = list.push_settled(queue, Position(from), to - from);
+        // Without a next life whatever is settled may be given back at once, unless its commit does not count.
+        let is_written = !self.is_volatile || is_commit;
+        let by = if is_written { list.push_settled(queue, Position(from), to - from) } else { 0 };
         let segments = &mut self.segments;
-        level.live.remove(from, to, |run| segments.settle(&run, by));
+        let change = level.live.remove(from, to, |run| segments.settle(&run, by));
+        segments.count_runs(change);
     }
 
     /// The message, and those before it in its level, was handed to a consumer that must acknowledge it.
@@ -233,7 +255,8 @@ impl<M: LoggedMessage> MessageLog<M> {
         let Self { queues, list, segments, .. } = self;
         for level in &mut queues.get(queue).levels {
             level.pending_within(0, u64::MAX, first_unbegun, |run| take_unwritten(list, run, settled_behind));
-            level.live.remove(0, u64::MAX, |run| segments.settle(&run, entry));
+            let change = level.live.remove(0, u64::MAX, |run| segments.settle(&run, entry));
+            segments.count_runs(change);
         }
     }
 
@@ -263,9 +286,9 @@ impl<M: LoggedMessage> MessageLog<M> {
         if let Some(request) = self.mover.as_mut().and_then(Mover::poll) {
             return Some(request);
         }
-        let request = self.writer.poll(now_us, true)?;
-        if let Request::Write { segment, .. } = &request {
-            self.segments.place(segment.number);
+        let Some(request) = self.writer.poll(now_us, true) else { return self.poll_reads(now_us) };
+        if let Request::Write { segment, block, group } = &request {
+            self.segments.place(segment.number, *block, group.blocks());
         }
         Some(request)
     }
@@ -276,12 +299,15 @@ impl<M: LoggedMessage> MessageLog<M> {
             return None;
         }
         let completion = match completion {
-            Completion::Read { buffer, result, .. } => {
-                let read = self.mover.as_mut().map(|mover| mover.on_read(buffer, result));
-                return read.and_then(Result::err).map(|error| self.fail(error));
+            Completion::Read { segment, block, buffer, result } => {
+                let read = self.on_read(segment, block, buffer, result);
+                return read.err().map(|error| self.fail(error));
             }
             completion => completion,
         };
+        if matches!(completion, Completion::Written { .. }) {
+            self.fetcher.on_written();
+        }
         match self.writer.complete(completion, now_us)? {
             LogEvent::Durable(_) => self.tickets.complete().map(MessageLogEvent::Durable),
             LogEvent::NoSpace(_) => Some(MessageLogEvent::NoSpace),
@@ -297,9 +323,10 @@ impl<M: LoggedMessage> MessageLog<M> {
     }
 
     /// What [`MessageLog::poll`] found: that something became durable without a write, as all of it was settled before, or
-    /// that a segment is damaged.
+    /// that a segment is damaged; and what fetches found. Call it until there is nothing.
     pub fn take_event(&mut self) -> Option<MessageLogEvent> {
-        self.event.take()
+        let event = self.event.take();
+        event.or_else(|| self.fetcher.take_damage().map(MessageLogEvent::Damaged))
     }
 
     /// When [`MessageLog::poll`] has something to do although nothing is appended and nothing completed.
@@ -309,7 +336,7 @@ impl<M: LoggedMessage> MessageLog<M> {
         }
         let is_moving = self.mover.as_ref().is_some_and(Mover::is_ready);
         let write_us = if is_moving { Some(0) } else { self.clocks.due_us() }.filter(|_| self.writer.can_write());
-        [write_us, self.writer.timer_us()].into_iter().flatten().min()
+        [write_us, self.writer.timer_us(), self.fetcher.timer_us()].into_iter().flatten().min()
     }
 
     /// Whether so much is unwritten that publishers should not be read.
@@ -378,7 +405,8 @@ impl<M: LoggedMessage> MessageLog<M> {
             let is_moving = self.mover.as_ref().is_some_and(|mover| !mover.can_stop());
             let is_settled = first.messages == 0 && first.settled_by <= self.tickets.encoded();
             let is_last = self.writer.last_segment() == Some(number);
-            if !is_settled || is_last || is_moving || self.is_within_commit {
+            let is_read = self.fetcher.is_reading(number);
+            if !is_settled || is_last || is_moving || is_read || self.is_within_commit {
                 break;
             }
             self.mover = None;
@@ -400,7 +428,7 @@ impl<M: LoggedMessage> MessageLog<M> {
             && let Some(groups) = self.segments.groups_of_first()
         {
             let chain = self.writer.chain();
-            self.mover = Mover::new((chain.store, chain.log), number, groups, self.writer.segments());
+            self.mover = Mover::new(chain, number, groups, self.writer.segments());
         }
     }
 

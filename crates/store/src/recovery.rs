@@ -17,6 +17,7 @@ pub use page::FoundPage;
 use crate::footer::EncodedFooter;
 use crate::frame::FrameHeader;
 use crate::ids::{Block, LogId, Position, QueueUid, SegmentId, SegmentNumber, StoreTag};
+use crate::limits::BLOCK_BYTES;
 use crate::live_runs::{LiveRun, LiveRuns};
 use crate::log_writer::LogEnd;
 use crate::record::{Record, StoredMessage};
@@ -35,8 +36,9 @@ pub trait RecoverySink {
     /// Whether the queue exists. What the log has of others is dead.
     fn is_there(&mut self, queue: QueueUid) -> bool;
 
-    /// Whether the messages of the queue are read now, where the whole log has so much. If not they are restored as pages.
-    fn is_loaded(&mut self, queue: QueueUid, log: LiveTotals) -> bool;
+    /// Whether the messages of the queue are read now, where it has so much, and the whole log. If not they are restored as
+    /// pages.
+    fn is_loaded(&mut self, queue: QueueUid, own: LiveTotals, log: LiveTotals) -> bool;
 
     /// A message was read.
     fn message(&mut self, message: &StoredMessage<'_>) -> Self::Message;
@@ -54,11 +56,21 @@ pub trait RecoverySink {
     fn on_damage(&mut self, damage: &Damage);
 }
 
-/// What is alive in a log.
+/// What is alive in a log, or of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LiveTotals {
     pub messages: u64,
     pub body_bytes: u64,
+    /// Bytes of the log that have to be read for them one queue after another.
+    pub log_bytes: u64,
+}
+
+impl LiveTotals {
+    fn add(&mut self, other: &LiveTotals) {
+        self.messages += other.messages;
+        self.body_bytes += other.body_bytes;
+        self.log_bytes += other.log_bytes;
+    }
 }
 
 /// What happened to a message before.
@@ -143,13 +155,13 @@ impl From<LogEnd> for RecoveredLog {
     fn from(end: LogEnd) -> Self {
         RecoveredLog {
             end,
+            extents: Vec::new(),
             queues: Vec::new(),
             has_open_commit: false,
             messages: 0,
             frames: 0,
             torn_frames: 0,
             damage: Vec::new(),
-            extents: Vec::new(),
             footers_used: 0,
             footers: Vec::new(),
         }
@@ -197,12 +209,26 @@ pub fn recover<S: RecoverySink>(
 
 /// Whether the messages of each queue are read now.
 fn choose_loaded<S: RecoverySink>(live: &LiveQueues, sink: &mut S) -> Vec<bool> {
+    let own: Vec<LiveTotals> = live.queues.iter().map(|queue| totals(queue, &live.extents)).collect();
+    let mut log = LiveTotals::default();
+    own.iter().for_each(|own| log.add(own));
+    live.queues.iter().zip(own).map(|(queue, own)| sink.is_loaded(queue.uid, own, log)).collect()
+}
+
+fn totals(queue: &IndexedQueue, extents: &[Extent]) -> LiveTotals {
     let mut totals = LiveTotals::default();
-    for found in live.queues.iter().flat_map(|queue| &queue.levels).flat_map(|level| &level.runs) {
+    let mut last = None;
+    for found in queue.levels.iter().flat_map(|level| &level.runs) {
         totals.messages += found.run.count;
         totals.body_bytes += found.run.body_bytes;
+        for extent in found.extent..=found.last_extent {
+            if last.replace(extent) != Some(extent) {
+                let Extent { block, end, .. } = extents[extent as usize];
+                totals.log_bytes += u64::from(end - block) * BLOCK_BYTES as u64;
+            }
+        }
     }
-    live.queues.iter().map(|queue| sink.is_loaded(queue.uid, totals)).collect()
+    totals
 }
 
 /// Reads the messages of these queues. Returns the extent of a message that is missing, if there is one.

@@ -23,6 +23,11 @@ impl SealedGroup {
     pub fn bytes(&self) -> &[u8] {
         &self.group.buffer()[self.range.clone()]
     }
+
+    /// How many blocks that are.
+    pub fn blocks(&self) -> u32 {
+        (self.range.len() / BLOCK_BYTES) as u32
+    }
 }
 
 impl fmt::Debug for SealedGroup {

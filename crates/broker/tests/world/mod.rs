@@ -1,5 +1,6 @@
 //! A broker of several shards on one thread: effects are recorded as text, batches are carried from shard to shard.
 
+mod recorded_pages;
 mod recorded_store;
 
 use broker::{
@@ -11,6 +12,7 @@ use catalog::{
     Catalog, CatalogLimits, Definition, ExecutedDefinition, MessageStamp, Name, Password, Permission, QueueUid,
     Refusal, SessionId, ShardId,
 };
+use recorded_pages::RecordedPages;
 use recorded_store::RecordedStore;
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +45,8 @@ pub struct EffectRecorder {
     pub journal: Option<u64>,
     /// The store of the shard, which is off.
     pub store: RecordedStore,
+    /// The pages of the shard, which are off.
+    pub pages: RecordedPages,
 }
 
 /// Admin requests that a shard of this world accepts.
@@ -171,12 +175,17 @@ impl Effects for EffectRecorder {
     }
     fn drop_queue(&mut self, queue: QueueUid) {
         self.store.drop_queue(queue);
+        self.pages.drop_queue(queue);
     }
-    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
-        false
+    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        self.pages.page_out(queue, messages)
     }
-    fn page_in(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
-    fn forget_paged(&mut self, _: QueueUid, _first: QueuePosition, _end: QueuePosition) {}
+    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        self.pages.page_in(queue, first, end);
+    }
+    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        self.pages.forget_paged(queue, first, end);
+    }
     fn journal(
         &mut self,
         version: u64,
@@ -253,6 +262,7 @@ impl BrokerWorld {
                 delivered_properties: Vec::new(),
                 journal: None,
                 store: RecordedStore::default(),
+                pages: RecordedPages::default(),
             };
             (Broker::new(options, catalog), recorder)
         });
@@ -448,6 +458,36 @@ impl BrokerWorld {
             broker.use_store();
             recorder.store.is_on = true;
         }
+    }
+
+    /// Has waiting messages of every shard leave the memory beyond so many bytes.
+    pub fn switch_paging_on(&mut self, threshold_bytes: u64) {
+        for (broker, recorder) in &mut self.shards {
+            broker.set_paging_threshold(threshold_bytes);
+            recorder.pages.is_on = true;
+        }
+    }
+
+    /// Answers the first request for messages of one of the queues that have asked, `choice` says of which. Returns whether
+    /// one had.
+    pub fn answer_page(&mut self, choice: usize) -> bool {
+        let asking =
+            self.shards.iter().enumerate().flat_map(|(shard, (_, recorder))| {
+                recorder.pages.asking().into_iter().map(move |queue| (shard, queue))
+            });
+        let asking: Vec<(usize, QueueUid)> = asking.collect();
+        let Some(&(shard, queue)) = asking.get(choice % asking.len().max(1)) else { return false };
+        let (broker, recorder) = &mut self.shards[shard];
+        if let Some((first, messages)) = recorder.pages.answer(queue) {
+            broker.paged_in(queue, first, messages, recorder);
+        }
+        self.exchange_batches();
+        true
+    }
+
+    /// Answers everything that is asked for, and what is asked for then.
+    pub fn answer_pages(&mut self, choice: usize) {
+        while self.answer_page(choice) {}
     }
 
     /// What the store of a shard was told since the last call.

@@ -4,7 +4,7 @@ use crate::world::{Bodies, LOG, World};
 use crate::{and, seeds};
 use disk::DiskFaults;
 use store::limits::{NO_SPACE_RETRY_US, SEGMENT_BYTES_MIN};
-use store::{DiskErrorKind, MessageLogEvent, ScanError, SegmentId};
+use store::{Block, DiskErrorKind, MessageLogEvent, Position, ScanError, SegmentId};
 
 fn has(world: &World, event: &MessageLogEvent) -> bool {
     world.events.contains(event)
@@ -179,7 +179,7 @@ fn a_segment_that_is_damaged_when_it_is_moved_fails_the_log() {
     let (_, recovered) = world.recover().expect("a log");
     for start in &recovered.end.segments {
         for block in 1..1000 {
-            world.disk.flip_bit(SegmentId { log: LOG, number: start.number }, store::Block(block), 1000);
+            world.disk.flip_bit(SegmentId { log: LOG, number: start.number }, Block(block), 1000);
         }
     }
     use_until_it_fails(&mut world);
@@ -194,4 +194,54 @@ fn a_read_error_while_a_segment_is_moved_fails_the_log() {
     use_until_it_fails(&mut world);
     world.disk.set_faults(DiskFaults::default());
     world.crash();
+}
+
+/// Fetches everything.
+fn fetch_all(world: &mut World) {
+    for queue in world.queues.clone() {
+        for level in [0, 7] {
+            let begin = level << 56;
+            world.fetch_range(queue, Position(begin)..Position(begin + (1 << 40)), 0..0);
+        }
+    }
+    world.await_fetches();
+}
+
+#[test]
+fn messages_that_cannot_be_read_are_told_by_segment_block_queue_and_positions_and_the_others_are_fetched() {
+    let mut world = reclaimed(6);
+    fetch_all(&mut world);
+    let (_, alive) = world.fetched;
+    let (_, recovered) = world.recover().expect("a log");
+    let spoiled = recovered.end.segments[recovered.end.segments.len() / 2].number;
+    let segment = SegmentId { log: LOG, number: spoiled };
+    for block in 1..1024 {
+        world.disk.flip_bit(segment, Block(block), 4321);
+    }
+    // What was read before is not kept for long.
+    world.run_for(3_000_000);
+    world.fetched = (0, 0);
+    fetch_all(&mut world);
+    let mut missing = 0;
+    for event in &world.events {
+        let MessageLogEvent::Damaged(damage) = event else { continue };
+        assert_eq!(damage.segment, segment);
+        let text = damage.to_string();
+        assert!(text.starts_with(&format!("{segment} is damaged at block {}: of queue", damage.block.0)), "{text}");
+        let live = world.model.live(damage.queue);
+        let named = live.iter().filter(|position| (damage.first..damage.end).contains(position)).count() as u64;
+        assert!(live.contains(&damage.first) && damage.block.0 > 0 && named > 0);
+        missing += named;
+    }
+    let (_, found) = world.fetched;
+    assert!(missing > 0 && found > 0 && found < alive && found + missing >= alive, "{alive} {found} {missing}");
+    assert_eq!(world.failures(), [], "the log goes on");
+}
+
+#[test]
+fn a_read_error_while_messages_are_fetched_fails_the_log() {
+    let mut world = reclaimed(7);
+    world.disk.set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
+    fetch_all(&mut world);
+    assert_eq!(world.failures().len(), 1);
 }

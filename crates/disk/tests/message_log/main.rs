@@ -29,6 +29,7 @@ fn lives(seed: u64, bodies: Bodies, steps: u64) -> World {
         }
         if world.random.chance(3) {
             world.run_for(300_000);
+            world.await_fetches();
         }
         world.crash();
     }
@@ -94,11 +95,14 @@ fn big_lives(seed: u64) -> World {
 #[test]
 fn with_segments_given_back_and_moved_nothing_is_lost_and_the_disk_holds_little_more_than_what_is_alive() {
     let (mut counts, mut reads, mut removed, mut footers) = (Counts::default(), 0, 0, 0);
+    let (mut fetches, mut messages) = (0, 0);
     // A moved message lost its count of returns when the power failed behind it.
     let seeds = and(seeds(40), &[1066, 1358]);
     let number = seeds.len();
     for seed in seeds {
         let mut world = big_lives(seed);
+        world.await_fetches();
+        (fetches, messages) = (fetches + world.fetched.0, messages + world.fetched.1);
         // Once idle, what is not alive takes little.
         for _ in 0..3 {
             world.log.await_durable(world.model.last_ticket());
@@ -116,8 +120,10 @@ fn with_segments_given_back_and_moved_nothing_is_lost_and_the_disk_holds_little_
         footers += world.footers_used;
     }
     println!(
-        "{number} seeds: {removed} segments were given back, {reads} pieces read to be moved, {footers} footers used, {counts:?}"
+        "{number} seeds: {removed} segments were given back, {reads} pieces were read, {footers} footers, {counts:?}"
     );
+    println!("{fetches} fetches had {messages} messages");
     assert!(number < 20 || (reads > 20 && removed > 100), "segments were moved");
     assert!(number < 20 || footers > 100, "footers were read in place of segments");
+    assert!(number < 20 || (fetches > 100 && messages > 1_000), "messages were fetched");
 }

@@ -35,6 +35,15 @@ impl Message {
         Message(Rc::new(Content { id, key: id.to_le_bytes(), properties: vec![id as u8; (id % 40) as usize], body }))
     }
 
+    /// A message that was read.
+    pub fn read(message: &StoredMessage<'_>) -> Message {
+        Message::new(Message::id_of(message), message.body.len())
+    }
+
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
     /// The number of a message that was read, every byte of which is right.
     fn id_of(message: &StoredMessage<'_>) -> u64 {
         let id = u64::from_le_bytes(message.routing_key.try_into().expect("a key of eight bytes"));
@@ -115,8 +124,8 @@ impl RecoverySink for Found {
         self.queues.contains(&queue)
     }
 
-    fn is_loaded(&mut self, queue: QueueUid, log: LiveTotals) -> bool {
-        assert!(self.queues.contains(&queue));
+    fn is_loaded(&mut self, queue: QueueUid, own: LiveTotals, log: LiveTotals) -> bool {
+        assert!(self.queues.contains(&queue) && own.messages <= log.messages && own.log_bytes <= log.log_bytes);
         self.totals = log;
         !self.is_paged
     }

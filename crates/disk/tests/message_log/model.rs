@@ -2,7 +2,7 @@
 
 use crate::messages::{Found, Key};
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Position, QueueUid, Ticket};
+use store::{FoundMessage, Position, QueueUid, Ticket};
 
 /// A message was settled.
 #[derive(Clone, Copy)]
@@ -194,6 +194,34 @@ impl Model {
             self.check_history(seed, *key, message.was_delivered, message.times_returned);
         }
         self.go_on(found);
+    }
+
+    /// Compares what was fetched with what is alive. What a commit settled that is not durable may be there or not.
+    pub fn check_fetched(
+        &self,
+        seed: u64,
+        queue: QueueUid,
+        is_wanted: impl Fn(&Position) -> bool,
+        must_be: impl Fn(&Position) -> bool,
+        fetched: impl Iterator<Item = (Position, u64, FoundMessage)>,
+    ) {
+        let mut last = None;
+        let mut found = BTreeSet::new();
+        for (position, id, message) in fetched {
+            assert!(last.is_none_or(|last| last < position), "seed {seed}: {position:?} is out of order");
+            last = Some(position);
+            let known = self.known.get(&(queue, position));
+            let known = known.unwrap_or_else(|| panic!("seed {seed}: {position:?} was never appended"));
+            assert!(is_wanted(&position) && known.id == id, "seed {seed}: {position:?} is not wanted");
+            let is_alive = known.settled.is_none_or(|settled| settled.commit.is_some());
+            assert!(is_alive, "seed {seed}: {position:?} of {queue:?} was settled and is fetched");
+            let times = known.times.last().map_or(0, |&(times, _)| times);
+            assert!(message.times_returned == times || known.settled.is_some(), "seed {seed}: {position:?}");
+            found.insert(position);
+        }
+        for position in self.live(queue).iter().filter(|position| must_be(position)) {
+            assert!(found.contains(position), "seed {seed}: {position:?} of {queue:?} is alive and not fetched");
+        }
     }
 
     fn check_history(&self, seed: u64, key: Key, was_delivered: bool, times_returned: u32) {

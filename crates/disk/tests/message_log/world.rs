@@ -3,10 +3,11 @@
 use crate::messages::{Found, Message};
 use crate::model::Model;
 use disk::{Disk, DiskFaults, SimulatedDisk};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use store::{
-    AlignedBuffer, Block, DiskError, LogId, MessageLog, MessageLogEvent, MessageLogOptions, OnDamage, Position,
-    QueueUid, RecoveredLog, Request, SegmentId, SegmentNumber, SegmentReader, StoreTag, Ticket, recover,
+    AlignedBuffer, Block, DiskError, FetchId, Fetched, LogId, MessageLog, MessageLogEvent, MessageLogOptions, OnDamage,
+    Position, QueueUid, RecoveredLog, Request, SegmentId, SegmentNumber, SegmentReader, StoreTag, Ticket, recover,
 };
 
 pub const STORE: StoreTag = StoreTag(77);
@@ -70,6 +71,16 @@ impl Random {
     }
 }
 
+/// A fetch without an answer.
+struct Fetching {
+    id: FetchId,
+    queue: QueueUid,
+    wanted: Range<Position>,
+    except: Range<u64>,
+    /// The messages that there were when it began: others may be in the answer.
+    live: BTreeSet<Position>,
+}
+
 /// How long bodies are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Bodies {
@@ -96,12 +107,18 @@ pub struct World {
     pub reads: u64,
     pub footers_used: u64,
     pub events: Vec<MessageLogEvent>,
+    /// Fetches without an answer, by their numbers, in their order.
+    fetches: VecDeque<Fetching>,
+    next_fetch: u64,
+    /// Fetches that were answered, and the messages that they had.
+    pub fetched: (u64, u64),
     options: MessageLogOptions,
 }
 
 impl World {
     pub fn new(seed: u64, bodies: Bodies) -> World {
-        let options = MessageLogOptions { segment_bytes: store::limits::SEGMENT_BYTES_MIN };
+        let options =
+            MessageLogOptions { segment_bytes: store::limits::SEGMENT_BYTES_MIN, ..MessageLogOptions::default() };
         World {
             seed,
             random: Random::new(seed),
@@ -118,6 +135,9 @@ impl World {
             reads: 0,
             footers_used: 0,
             events: Vec::new(),
+            fetches: VecDeque::new(),
+            next_fetch: 0,
+            fetched: (0, 0),
             options,
         }
     }
@@ -198,6 +218,7 @@ impl World {
                 }
             }
             32 if self.random.chance(6) => self.drop_queue(queue),
+            36 | 37 => self.fetch(queue),
             33..36 => self.log.await_durable(self.model.last_ticket()),
             _ => {
                 let us = self.random.below(6_000);
@@ -250,6 +271,68 @@ impl World {
         self.next_uid += 1;
     }
 
+    /// Wants a range of messages of a level back.
+    pub fn fetch(&mut self, queue: QueueUid) {
+        let live = self.model.live(queue);
+        let level =
+            live.get(self.random.below(live.len().max(1) as u64) as usize).map_or(0, |position| position.level());
+        let begin = u64::from(level) << 56;
+        let next = self.next.get(&(queue, level)).copied().unwrap_or(begin | 1);
+        let first = match live.iter().find(|position| position.level() == level).filter(|_| self.random.chance(2)) {
+            Some(first) => first.0,
+            None => begin + self.random.below(next - begin),
+        };
+        let end = first + 1 + self.random.below(60);
+        let except = match self.random.chance(3) {
+            true => first + self.random.below(10)..first + 10 + self.random.below(10),
+            false => first..first,
+        };
+        self.fetch_range(queue, Position(first)..Position(end), except);
+    }
+
+    pub fn fetch_range(&mut self, queue: QueueUid, wanted: Range<Position>, except: Range<u64>) {
+        let id = FetchId(self.next_fetch);
+        self.next_fetch += 1;
+        self.log.fetch(
+            id,
+            queue,
+            wanted.clone(),
+            [except.clone()].into_iter().filter(|range| !range.is_empty()).collect(),
+        );
+        let live = self.model.live(queue).into_iter().collect();
+        self.fetches.push_back(Fetching { id, queue, wanted, except, live });
+    }
+
+    fn take_fetched(&mut self) {
+        while let Some(fetched) = self.log.take_fetched(Message::read) {
+            // Damage is told before what is without it is compared.
+            while let Some(event) = self.log.take_event() {
+                self.on_event(Some(event));
+            }
+            self.on_fetched(fetched);
+        }
+    }
+
+    /// What was fetched is what is alive now.
+    fn on_fetched(&mut self, fetched: Fetched<Message>) {
+        let Fetching { id, queue, wanted, except, live } = self.fetches.pop_front().expect("a fetch is answered once");
+        assert_eq!((fetched.id, fetched.queue), (id, queue), "fetches are answered in their order");
+        let found = fetched.messages.iter().map(|fetched| (fetched.position, fetched.message.id(), fetched.found));
+        let is_wanted = |position: &Position| wanted.contains(position) && !except.contains(&position.0);
+        self.fetched = (self.fetched.0 + 1, self.fetched.1 + fetched.messages.len() as u64);
+        if self.events.iter().all(|event| !matches!(event, MessageLogEvent::Damaged(_))) {
+            let must_be = |position: &Position| live.contains(position) && is_wanted(position);
+            self.model.check_fetched(self.seed, queue, is_wanted, must_be, found);
+        }
+    }
+
+    /// All fetches are answered although nothing else happens.
+    pub fn await_fetches(&mut self) {
+        self.log.await_durable(self.model.last_ticket());
+        self.run_for(60_000_000);
+        assert!(self.fetches.is_empty() || !self.failures().is_empty(), "seed {}: a fetch is not answered", self.seed);
+    }
+
     /// What a shard does at the end of a tick.
     pub fn tick(&mut self) {
         self.disk.set_now(self.now_us);
@@ -257,6 +340,7 @@ impl World {
             let event = self.log.complete(completion, self.now_us);
             self.on_event(event);
         }
+        self.take_fetched();
         while let Some(request) = self.log.poll(self.now_us) {
             match &request {
                 Request::Write { group, .. } => self.written_bytes += group.bytes().len() as u64,
@@ -265,8 +349,10 @@ impl World {
             }
             self.disk.submit(request);
         }
-        let event = self.log.take_event();
-        self.on_event(event);
+        self.take_fetched();
+        while let Some(event) = self.log.take_event() {
+            self.on_event(Some(event));
+        }
     }
 
     fn on_event(&mut self, event: Option<MessageLogEvent>) {
@@ -308,6 +394,7 @@ impl World {
                 self.next.insert((*queue, next.level()), next.0);
             }
         }
+        self.fetches.clear();
         self.log = MessageLog::new(recovered, self.options);
     }
 

@@ -191,6 +191,7 @@ fn a_torn_tail_is_no_damage() {
     assert_eq!(numbers, ["2", "0", "3", "8", "4", "2", "3", "1", "0"], "{text}");
 }
 
+#[derive(Clone)]
 struct Body(Vec<u8>);
 
 impl LoggedMessage for Body {
@@ -213,7 +214,7 @@ fn write_segments(state: &TempFolder) -> String {
     let files = SegmentFolder::open(Path::new(&folder)).expect("a folder");
     let wake = Box::new(move || wake.send(()).unwrap_or_default());
     let mut disk = FileDisk::start(files, "disk", wake).expect("a thread");
-    let options = MessageLogOptions { segment_bytes: SEGMENT_BYTES_MIN };
+    let options = MessageLogOptions { segment_bytes: SEGMENT_BYTES_MIN, ..MessageLogOptions::default() };
     let mut log = MessageLog::new(RecoveredLog::empty(STORE, LogId(1)), options);
     let bodies = 5 * SEGMENT_BYTES_MIN / 2 / 200_000;
     for position in 1..=bodies {

@@ -74,7 +74,7 @@ pub(super) enum Stop {
     WithinBody,
 }
 
-impl<M: LoggedMessage> MessageLog<M> {
+impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// Puts what is unwritten into the group that is being filled, as much as there is capacity for.
     pub(super) fn fill_group(&mut self) {
         if std::mem::take(&mut self.has_aborted_commit) {
@@ -140,8 +140,9 @@ impl<M: LoggedMessage> MessageLog<M> {
                                 group
                                     .large_message(&mut level.cursor, position, &stored, body_bytes)
                                     .expect("the group has capacity");
-                                level.live.push(position.0, segments.group(), body_bytes + MESSAGE_OVERHEAD_BYTES);
-                                segments.add(body_bytes + MESSAGE_OVERHEAD_BYTES);
+                                let live = body_bytes + MESSAGE_OVERHEAD_BYTES;
+                                segments.count_runs(level.live.push(position.0, segments.group(), live));
+                                segments.add(live);
                                 0
                             }
                         };
@@ -170,7 +171,7 @@ impl<M: LoggedMessage> MessageLog<M> {
                         };
                         put.expect("the group has capacity");
                         let live = if is_again { 0 } else { stored.body.len() as u64 } + MESSAGE_OVERHEAD_BYTES;
-                        level.live.push(position.0, segments.group(), live);
+                        segments.count_runs(level.live.push(position.0, segments.group(), live));
                         segments.add(live);
                         if position.0 < level.seen_end && !level.is_seen_dirty {
                             level.is_seen_dirty = true;
@@ -197,7 +198,8 @@ impl<M: LoggedMessage> MessageLog<M> {
                         // What was unwritten when a commit settled it.
                         let by = tickets.encoded() + 1;
                         let level = queues.level(queue, first);
-                        level.live.remove(first.0, first.0 + count, |run| segments.settle(&run, by));
+                        let change = level.live.remove(first.0, first.0 + count, |run| segments.settle(&run, by));
+                        segments.count_runs(change);
                     }
                 }
                 &Entry::Returned { queue, position, times } => {

@@ -7,11 +7,13 @@
 
 use super::encode::{Settlements, Stop, has_capacity, put_parts};
 use super::queues::QueueTable;
+use super::segment_frames::SegmentFrames;
 use super::segments::SegmentUses;
 use crate::buffer::AlignedBuffer;
 use crate::frame::{Frame, FrameFault};
-use crate::group::Group;
-use crate::ids::{Block, FrameSequence, LogId, Position, SegmentId, SegmentNumber, StoreTag};
+use crate::group::{Chain, Group};
+use crate::ids::{Block, Position, SegmentId, SegmentNumber};
+use crate::large_message::LargeMessage;
 use crate::limits::{
     BLOCK_BYTES, MESSAGE_OVERHEAD_BYTES, MOVE_GROUP_BYTES, MOVE_READ_BYTES, RECORD_OVERHEAD_BYTES_MAX,
 };
@@ -24,41 +26,18 @@ use std::ops::Range;
 /// Bytes of the records about a message that is moved.
 const HISTORY_BYTES_MAX: usize = 2 * RECORD_OVERHEAD_BYTES_MAX;
 
-/// A segment's frames: its number, and their sequences.
-struct Frames {
-    segment: SegmentNumber,
-    sequences: Range<FrameSequence>,
-}
-
 /// A large message that is moved.
 struct LargeCopy {
     queue: u32,
     position: Position,
-    exchange: Vec<u8>,
-    routing_key: Vec<u8>,
-    properties: Vec<u8>,
-    bcc: Vec<u8>,
-    arrived_us: u64,
-    body: Vec<u8>,
-    body_bytes: u64,
+    message: LargeMessage,
     /// How much of the body is in groups, once it is begun.
     written: Option<usize>,
 }
 
 impl LargeCopy {
-    fn stored(&self) -> StoredMessage<'_> {
-        StoredMessage {
-            exchange: &self.exchange,
-            routing_key: &self.routing_key,
-            properties: &self.properties,
-            bcc: &self.bcc,
-            arrived_us: self.arrived_us,
-            body: &self.body,
-        }
-    }
-
     fn is_whole(&self) -> bool {
-        self.body.len() as u64 >= self.body_bytes
+        self.message.is_whole()
     }
 }
 
@@ -95,14 +74,12 @@ enum Progress {
 
 /// Moves one segment.
 pub(super) struct Mover {
-    store: StoreTag,
-    log: LogId,
     /// The segment that is moved.
     segment: SegmentNumber,
     /// The groups that are in it.
     groups: Range<u64>,
     /// The segment that is read: a later one while a large body is read that begins in the first.
-    frames: Frames,
+    frames: SegmentFrames,
     block: u32,
     /// Empty while it is being read.
     buffer: Option<AlignedBuffer>,
@@ -114,15 +91,15 @@ pub(super) struct Mover {
 
 impl Mover {
     pub fn new(
-        (store, log): (StoreTag, LogId),
+        chain: &Chain,
         segment: SegmentNumber,
         groups: Range<u64>,
         starts: &VecDeque<SegmentStart>,
     ) -> Option<Mover> {
-        let frames = frames_of(segment, starts)?;
+        let frames = SegmentFrames::of(chain, segment, starts)?;
         let buffer = Some(AlignedBuffer::new(MOVE_READ_BYTES));
         let (block, step) = (1, Step::Read);
-        Some(Mover { store, log, segment, groups, frames, block, buffer, filled: 0, at: 0, step, large: None })
+        Some(Mover { segment, groups, frames, block, buffer, filled: 0, at: 0, step, large: None })
     }
 
     pub fn segment(&self) -> SegmentNumber {
@@ -154,7 +131,7 @@ impl Mover {
             return None;
         }
         self.step = Step::Reading;
-        let segment = SegmentId { log: self.log, number: self.frames.segment };
+        let segment = self.frames.id();
         Some(Request::Read { segment, block: Block(self.block), buffer: self.buffer.take()? })
     }
 
@@ -165,9 +142,15 @@ impl Mover {
         Ok(())
     }
 
+    /// Whether this is what it has asked for.
+    pub fn is_reading(&self, segment: SegmentId, block: Block, buffer: &AlignedBuffer) -> bool {
+        let is_its = (self.frames.id(), self.block) == (segment, block.0) && buffer.len() == MOVE_READ_BYTES;
+        self.step == Step::Reading && is_its
+    }
+
     /// Nothing of the segment is alive once it is done, or something of it could not be read.
     pub fn damage(&self, messages: u64) -> DiskError {
-        let segment = SegmentId { log: self.log, number: self.segment };
+        let segment = SegmentId { log: self.frames.id().log, number: self.segment };
         let text = format!("{segment} is damaged: {messages} of its messages cannot be read");
         DiskError { kind: DiskErrorKind::Failed, text }
     }
@@ -176,9 +159,10 @@ impl Mover {
     pub fn fill_body(&mut self, group: &mut Group) -> Stop {
         let Some(large) = &mut self.large else { return Stop::Done };
         let Some(written) = &mut large.written else { return Stop::Done };
-        let mut rest = &large.body[*written..];
+        let body = large.message.stored().body;
+        let mut rest = &body[*written..];
         let is_full = put_parts(group, &mut rest).is_err();
-        *written = large.body.len() - rest.len();
+        *written = body.len() - rest.len();
         if is_full {
             return Stop::WithinBody;
         }
@@ -223,11 +207,11 @@ impl Mover {
                 self.step = Step::Read;
                 return Progress::Frame;
             }
-            Ok(frame) if self.is_own(&frame) => {
+            Ok(frame) if self.frames.has(&frame) => {
                 if self.move_frame(&frame, target).is_none() {
                     return Progress::GroupFull;
                 }
-                self.frames.sequences.start = frame.header.sequence.next();
+                self.frames.go_on_behind(&frame);
                 blocks = frame.header.blocks();
             }
             // Zeros, or what a torn write has left.
@@ -238,12 +222,6 @@ impl Mover {
         Progress::Frame
     }
 
-    fn is_own(&self, frame: &Frame<'_>) -> bool {
-        let header = &frame.header;
-        (header.store, header.log, header.segment) == (self.store, self.log, self.frames.segment)
-            && self.frames.sequences.contains(&header.sequence)
-    }
-
     /// The segment was read to its end.
     fn end_segment(&mut self, starts: &VecDeque<SegmentStart>) {
         self.step = Step::Done;
@@ -251,8 +229,7 @@ impl Mover {
             return;
         }
         // The rest of a body is in the next one.
-        let next = starts.iter().find(|start| start.number > self.frames.segment);
-        match next.and_then(|next| frames_of(next.number, starts)) {
+        match self.frames.next(starts) {
             Some(frames) => (self.frames, self.block, self.step) = (frames, 1, Step::Read),
             None => self.large = None,
         }
@@ -260,7 +237,7 @@ impl Mover {
 
     /// Puts what is alive of a frame into the group. `None` if the group has no capacity for all of it.
     fn move_frame(&mut self, frame: &Frame<'_>, target: &mut Target<'_>) -> Option<()> {
-        let is_behind = self.frames.segment != self.segment;
+        let is_behind = self.frames.id().number != self.segment;
         let mut table: Vec<Option<u32>> = Vec::new();
         let queue_of = |queue: FrameQueue, table: &[Option<u32>]| table.get(queue.0 as usize).copied().flatten();
         let mut records = RecordReader::new(frame);
@@ -299,9 +276,10 @@ impl Mover {
                     }
                     last = None;
                     let queue = queue_of(queue, &table);
-                    self.large = queue
-                        .filter(|&queue| self.is_here(queue, position, target.queues))
-                        .map(|queue| large_copy(queue, position, &head, body_bytes));
+                    self.large = queue.filter(|&queue| self.is_here(queue, position, target.queues)).map(|queue| {
+                        let message = LargeMessage::new(&head, body_bytes);
+                        LargeCopy { queue, position, message, written: None }
+                    });
                     continue;
                 }
                 _ => continue,
@@ -333,7 +311,7 @@ impl Mover {
     /// A part of a body.
     fn collect(&mut self, part: &[u8], is_behind: bool) {
         let Some(large) = self.large.as_mut().filter(|large| !large.is_whole()) else { return };
-        large.body.extend_from_slice(part);
+        large.message.push(part);
         if is_behind && large.is_whole() {
             self.step = Step::Done;
         }
@@ -355,7 +333,8 @@ impl Mover {
             return Some(Stop::Done);
         }
         let large = self.large.as_mut()?;
-        let stored = large.stored();
+        let stored = large.message.stored();
+        let body_bytes = large.message.body_bytes();
         let head = stored.exchange.len() + stored.routing_key.len() + stored.properties.len() + stored.bcc.len();
         if !has_capacity(target.group, head + HISTORY_BYTES_MAX) {
             return None;
@@ -363,9 +342,9 @@ impl Mover {
         target.settlements.flush(target.group, target.queues);
         target.put_history(queue, position);
         let cursor = &mut target.queues.level(queue, position).cursor;
-        let put = target.group.large_message(cursor, position, &stored, large.body_bytes);
+        let put = target.group.large_message(cursor, position, &stored, body_bytes);
         put.expect("the group has capacity");
-        target.moved(queue, position, large.body_bytes + MESSAGE_OVERHEAD_BYTES);
+        target.moved(queue, position, body_bytes + MESSAGE_OVERHEAD_BYTES);
         large.written = Some(0);
         Some(self.fill_body(target.group))
     }
@@ -390,30 +369,9 @@ impl Target<'_> {
         let level = self.queues.level(queue, position);
         let segments = &mut *self.segments;
         // What settled the others of its segment is durable before this group is.
-        level.live.remove(position.0, position.0 + 1, |run| segments.settle(&run, 0));
-        level.live.push(position.0, segments.group(), bytes);
+        let removed = level.live.remove(position.0, position.0 + 1, |run| segments.settle(&run, 0));
+        let pushed = level.live.push(position.0, segments.group(), bytes);
+        segments.count_runs(removed + pushed);
         segments.add(bytes);
-    }
-}
-
-/// The frames of a segment, by what it and the next one begin with.
-fn frames_of(segment: SegmentNumber, starts: &VecDeque<SegmentStart>) -> Option<Frames> {
-    let at = starts.iter().position(|start| start.number == segment)?;
-    let end = starts.get(at + 1).map_or(FrameSequence(u64::MAX), |next| next.first);
-    Some(Frames { segment, sequences: starts[at].first..end })
-}
-
-fn large_copy(queue: u32, position: Position, head: &StoredMessage<'_>, body_bytes: u64) -> LargeCopy {
-    LargeCopy {
-        queue,
-        position,
-        exchange: head.exchange.to_vec(),
-        routing_key: head.routing_key.to_vec(),
-        properties: head.properties.to_vec(),
-        bcc: head.bcc.to_vec(),
-        arrived_us: head.arrived_us,
-        body: Vec::new(),
-        body_bytes,
-        written: None,
     }
 }

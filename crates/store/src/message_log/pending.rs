@@ -127,6 +127,14 @@ impl<M> PendingList<M> {
         self.bytes -= bytes;
     }
 
+    /// The message of an entry, unless it was settled.
+    pub fn message(&self, number: u64) -> Option<&M> {
+        match self.entries.get(usize::try_from(number.checked_sub(self.first)?).ok()?) {
+            Some(Entry::Message { message, .. }) => Some(message),
+            _ => None,
+        }
+    }
+
     /// Takes a message out that is settled before it was written. `None` if it has been before.
     #[inline]
     pub fn take_unwritten(&mut self, number: u64, settled_behind: u64) -> Option<M> {

@@ -3,6 +3,7 @@
 use crate::group::QueueCursor;
 use crate::ids::{Position, QueueUid};
 use crate::live_runs::LiveRuns;
+use crate::recovery::FoundMessage;
 use crate::uid_map::UidMap;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,6 +14,20 @@ pub(super) struct PendingRun {
     pub count: u64,
     /// The first one's entry.
     pub entry: u64,
+}
+
+impl PendingRun {
+    /// What of it is from `first` to before `end`, and not in a group.
+    #[inline]
+    fn part(&self, first: u64, end: u64, first_unbegun: u64) -> Option<PendingRun> {
+        let skipped = first.saturating_sub(self.first).max(first_unbegun.saturating_sub(self.entry));
+        let taken = self.count.min(end - self.first);
+        (skipped < taken).then(|| PendingRun {
+            first: self.first + skipped,
+            count: taken - skipped,
+            entry: self.entry + skipped,
+        })
+    }
 }
 
 /// A priority level of a queue.
@@ -55,12 +70,45 @@ impl Level {
         self.forget_encoded(first_unbegun);
         match self.pending.back_mut() {
             Some(last) if last.first + last.count == position && last.entry + last.count == entry => last.count += 1,
-            Some(last) if last.first + last.count > position => {
-                let at = self.pending.partition_point(|run| run.first < position);
-                self.pending.insert(at, PendingRun { first: position, count: 1, entry });
-            }
+            Some(last) if last.first + last.count > position => self.insert_pending(position, entry),
             _ => self.pending.push_back(PendingRun { first: position, count: 1, entry }),
         }
+    }
+
+    /// A position that is before others, or was settled and is back.
+    #[cold]
+    fn insert_pending(&mut self, position: u64, entry: u64) {
+        let at = self.pending.partition_point(|run| run.first + run.count <= position);
+        let run = PendingRun { first: position, count: 1, entry };
+        match self.pending.get(at).copied().filter(|run| run.first <= position) {
+            Some(old) => {
+                self.pending.remove(at);
+                let before = position - old.first;
+                let behind = old.count - before - 1;
+                let parts = [
+                    PendingRun { count: before, ..old },
+                    run,
+                    PendingRun { first: position + 1, count: behind, entry: old.entry + before + 1 },
+                ];
+                parts.into_iter().rev().filter(|run| run.count > 0).for_each(|run| self.pending.insert(at, run));
+            }
+            None => self.pending.insert(at, run),
+        }
+    }
+
+    /// What happened to a message before.
+    pub fn found(&self, position: u64) -> FoundMessage {
+        FoundMessage {
+            was_delivered: position < self.seen_end,
+            times_returned: self.returned.get(&position).copied().unwrap_or(0),
+        }
+    }
+
+    /// The unwritten messages from `first` to before `end`, as runs. Some of them may have been settled.
+    pub fn unwritten_within(&self, first: u64, end: u64, first_unbegun: u64) -> impl Iterator<Item = PendingRun> {
+        let from = self.pending.partition_point(|run| run.first + run.count <= first);
+        let within = self.pending.range(from..).take_while(move |run| run.first < end);
+        within.filter_map(move |run| run.part(first, end, first_unbegun))
     }
 
     /// Forgets the runs at the front whose entries are in groups.
@@ -78,11 +126,7 @@ impl Level {
         let is_front = self.pending.front().is_none_or(|run| run.first + run.count > first);
         let from = if is_front { 0 } else { self.pending.partition_point(|run| run.first + run.count <= first) };
         for run in self.pending.range(from..).take_while(|run| run.first < end) {
-            let skipped = first.saturating_sub(run.first).max(first_unbegun.saturating_sub(run.entry));
-            let taken = run.count.min(end - run.first);
-            if skipped < taken {
-                found(PendingRun { first: run.first + skipped, count: taken - skipped, entry: run.entry + skipped });
-            }
+            run.part(first, end, first_unbegun).into_iter().for_each(&mut found);
         }
         // What is settled at the front will not be looked for again.
         if let Some(front) = self.pending.front_mut()

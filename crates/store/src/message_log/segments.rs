@@ -1,8 +1,10 @@
-//! What of each segment is alive: how many messages, and what must be durable before it can be given back.
+//! What of each segment is alive: how many messages, what must be durable before it can be given back, and where its groups
+//! begin.
 //!
-//! Enters: messages that are written and settled, by their groups; in which segment each group was written.
+//! Enters: messages that are written and settled, by their groups; where each group was written.
+//! A group takes four bytes here for as long as its segment is in use: at most a thousandth of what it takes on the disk.
 
-use crate::ids::SegmentNumber;
+use crate::ids::{Block, SegmentNumber};
 use crate::live_runs::LiveRun;
 use crate::recovery::Extent;
 use crate::segment_header::SegmentStart;
@@ -28,25 +30,49 @@ impl SegmentUse {
     }
 }
 
+/// A segment, and where its groups are.
+#[derive(Debug)]
+struct Segment {
+    number: SegmentNumber,
+    used: SegmentUse,
+    /// The first block of each group.
+    groups: Vec<u32>,
+    /// The block behind the last one.
+    end: u32,
+}
+
+/// Where groups that follow one another are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct GroupPlace {
+    pub segment: SegmentNumber,
+    pub groups: Range<u64>,
+    pub blocks: Range<u32>,
+}
+
 /// The segments of a log, the oldest first, and the group that has none yet.
 #[derive(Default, Debug)]
 pub(crate) struct SegmentUses {
-    segments: VecDeque<(SegmentNumber, SegmentUse)>,
+    segments: VecDeque<Segment>,
     /// The group that is being filled.
     filling: SegmentUse,
     live_bytes: u64,
+    /// How many runs all levels have, and how many groups all segments.
+    live_runs: usize,
+    groups: usize,
 }
 
 impl SegmentUses {
     /// Segments that were found, with their extents as groups, whose numbers are their indexes.
     pub fn recovered(starts: &[SegmentStart], extents: &[Extent]) -> Self {
         let segments = starts.iter().map(|start| {
-            let first_group = extents.partition_point(|extent| extent.segment < start.number) as u64;
-            let empty = SegmentUse { first_group, ..SegmentUse::default() };
-            (start.number, empty)
+            let first = extents.partition_point(|extent| extent.segment < start.number);
+            let own = extents[first..].iter().take_while(|extent| extent.segment == start.number);
+            let end = own.clone().last().map_or(0, |last| last.end);
+            let used = SegmentUse { first_group: first as u64, ..SegmentUse::default() };
+            Segment { number: start.number, used, groups: own.map(|extent| extent.block).collect(), end }
         });
         let filling = SegmentUse { first_group: extents.len() as u64, ..SegmentUse::default() };
-        SegmentUses { segments: segments.collect(), filling, live_bytes: 0 }
+        SegmentUses { segments: segments.collect(), filling, live_bytes: 0, live_runs: 0, groups: extents.len() }
     }
 
     /// The number of the group that is being filled.
@@ -67,19 +93,21 @@ impl SegmentUses {
 
     /// The oldest segment.
     pub fn first(&self) -> Option<(SegmentNumber, SegmentUse)> {
-        self.segments.front().copied()
+        self.segments.front().map(|first| (first.number, first.used))
     }
 
     /// The groups of the oldest segment.
     pub fn groups_of_first(&self) -> Option<Range<u64>> {
-        let (_, first) = self.segments.front()?;
-        let end = self.segments.get(1).map_or(self.filling.first_group, |(_, next)| next.first_group);
+        let first = &self.segments.front()?.used;
+        let end = self.segments.get(1).map_or(self.filling.first_group, |next| next.used.first_group);
         Some(first.first_group..end)
     }
 
     /// The oldest segment is not needed any more.
     pub fn retire_first(&mut self) {
-        self.segments.pop_front();
+        if let Some(retired) = self.segments.pop_front() {
+            self.groups -= retired.groups.len();
+        }
     }
 
     /// A message was put into the group that is being filled.
@@ -112,24 +140,64 @@ impl SegmentUses {
         if group >= self.filling.first_group {
             return Some(&mut self.filling);
         }
-        let behind = match self.segments.back() {
-            Some((_, last)) if last.first_group <= group => self.segments.len(),
-            _ => self.segments.partition_point(|(_, segment)| segment.first_group <= group),
-        };
-        self.segments.get_mut(behind.checked_sub(1)?).map(|(_, found)| found)
+        let at = self.index_of(group)?;
+        self.segments.get_mut(at).map(|segment| &mut segment.used)
     }
 
-    /// The group that was being filled is written into this segment, and the next one is begun.
-    pub fn place(&mut self, segment: SegmentNumber) {
+    /// The segment of a group that has one.
+    #[inline]
+    fn index_of(&self, group: u64) -> Option<usize> {
+        let behind = match self.segments.back() {
+            Some(last) if last.used.first_group <= group => self.segments.len(),
+            _ => self.segments.partition_point(|segment| segment.used.first_group <= group),
+        };
+        behind.checked_sub(1)
+    }
+
+    /// Where a group is, with those that follow it in its segment within so many blocks, up to `last`. `None` if it is not
+    /// written, or its segment not needed any more.
+    pub fn place_of(&self, group: u64, last: u64, blocks_max: u32) -> Option<GroupPlace> {
+        if group >= self.filling.first_group {
+            return None;
+        }
+        let segment = self.segments.get(self.index_of(group)?)?;
+        let first = usize::try_from(group - segment.used.first_group).ok()?;
+        let &begin = segment.groups.get(first)?;
+        let ends = segment.groups[first + 1..].iter().copied().chain([segment.end]);
+        let wanted = usize::try_from(last.saturating_sub(group)).unwrap_or(usize::MAX).saturating_add(1);
+        let within = ends.take(wanted).enumerate().take_while(|(at, end)| *at == 0 || end - begin <= blocks_max);
+        let (at, end) = within.last()?;
+        let groups = group..group + at as u64 + 1;
+        Some(GroupPlace { segment: segment.number, groups, blocks: begin..end })
+    }
+
+    /// The number of runs has changed.
+    #[inline]
+    pub fn count_runs(&mut self, change: isize) {
+        self.live_runs = self.live_runs.wrapping_add_signed(change);
+    }
+
+    /// Bytes on the heap that know what is alive.
+    pub fn heap_bytes(&self) -> usize {
+        self.live_runs * size_of::<LiveRun>() + self.groups * size_of::<u32>()
+    }
+
+    /// The group that was being filled is written here, and the next one is begun.
+    pub fn place(&mut self, segment: SegmentNumber, block: Block, blocks: u32) {
         let next = SegmentUse { first_group: self.filling.first_group + 1, ..SegmentUse::default() };
         let placed = std::mem::replace(&mut self.filling, next);
+        self.groups += 1;
+        // The segment's header is written with its first group.
+        let (begin, end) = (block.0.max(1), block.0 + blocks);
         match self.segments.back_mut() {
-            Some((number, last)) if *number == segment => {
-                last.messages += placed.messages;
-                last.bytes += placed.bytes;
-                last.settled_by = last.settled_by.max(placed.settled_by);
+            Some(last) if last.number == segment => {
+                last.used.messages += placed.messages;
+                last.used.bytes += placed.bytes;
+                last.used.settled_by = last.used.settled_by.max(placed.settled_by);
+                last.groups.push(begin);
+                last.end = end;
             }
-            _ => self.segments.push_back((segment, placed)),
+            _ => self.segments.push_back(Segment { number: segment, used: placed, groups: vec![begin], end }),
         }
     }
 }

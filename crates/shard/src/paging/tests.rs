@@ -1,0 +1,276 @@
+use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
+use broker::{BodyRef, Content, Message, PagedMessage, QueuePosition};
+use catalog::QueueUid;
+use disk::{Disk, DiskFaults, SimulatedDisk};
+use slab::{Pool, PoolOptions};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use store::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN};
+use store::{Completion, DiskError, LogId, RecoveredLog, Request, StoreTag};
+
+/// A disk that a test keeps a hold of.
+#[derive(Clone)]
+struct HeldDisk(Arc<Mutex<SimulatedDisk>>);
+
+impl HeldDisk {
+    fn new(seed: u64) -> Self {
+        HeldDisk(Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SimulatedDisk> {
+        self.0.lock().expect("nobody panics with it")
+    }
+}
+
+impl Disk for HeldDisk {
+    fn submit(&mut self, request: Request) {
+        self.lock().submit(request);
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        self.lock().poll()
+    }
+
+    fn under_way(&self) -> usize {
+        self.lock().under_way()
+    }
+
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        self.lock().free_bytes()
+    }
+}
+
+struct World {
+    store: MessageStore,
+    disk: HeldDisk,
+    /// Opened by the first page that needs it.
+    spill: Arc<Mutex<Option<HeldDisk>>>,
+    spill_capacity: u64,
+    pool: Pool,
+    now_us: u64,
+}
+
+const LOG: LogId = LogId(0);
+
+fn queue(number: u64) -> QueueUid {
+    QueueUid::new(number).expect("a number")
+}
+
+fn number_of(message: &Message) -> u64 {
+    let BodyRef::Small(body) = message.content().body else { panic!("a small body") };
+    u64::from_le_bytes(body[..8].try_into().expect("eight bytes"))
+}
+
+impl World {
+    fn new() -> World {
+        World::with_spill_capacity(u64::MAX)
+    }
+
+    fn with_spill_capacity(spill_capacity: u64) -> World {
+        let disk = HeldDisk::new(1);
+        let options =
+            MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync: StoreSync::Always, disk_free_limit: 0 };
+        let mut store = MessageStore::new(RecoveredLog::empty(StoreTag(3), LOG), Box::new(disk.clone()), options);
+        let spill = Arc::new(Mutex::new(None));
+        let opened = Arc::clone(&spill);
+        store.set_spill(Box::new(move || {
+            let disk = HeldDisk::new(2);
+            disk.lock().set_capacity(spill_capacity);
+            *opened.lock().expect("nobody panics with it") = Some(disk.clone());
+            Ok(Box::new(disk))
+        }));
+        let pool = Pool::new(PoolOptions::default());
+        World { store, disk, spill, spill_capacity, pool, now_us: 1_000_000 }
+    }
+
+    fn spill(&self) -> Option<HeldDisk> {
+        self.spill.lock().expect("nobody panics with it").clone()
+    }
+
+    fn message(&self, number: u64) -> Message {
+        let mut body = number.to_le_bytes().to_vec();
+        body.resize(500, number as u8);
+        let body = BodyRef::Small(&body);
+        Content { exchange: b"", routing_key: b"q", properties: &[0, 0], body, bcc: b"", arrived_us: number }
+            .keep(&self.pool)
+    }
+
+    /// Appends messages whose bodies begin with their positions.
+    fn append(&mut self, queue: QueueUid, positions: Range<u64>) {
+        for position in positions {
+            let message = self.message(position);
+            self.store.append(queue, QueuePosition(position), &message);
+        }
+    }
+
+    fn page_out(&mut self, queue: QueueUid, positions: impl Iterator<Item = u64>) -> bool {
+        let messages: Vec<(QueuePosition, Message)> =
+            positions.map(|position| (QueuePosition(position), self.message(position))).collect();
+        self.store.page_out(queue, &mut messages.iter().map(|(position, message)| (*position, message)))
+    }
+
+    /// Lets the disks work until nothing is due for a while.
+    fn run(&mut self) {
+        for _ in 0..2_000 {
+            self.now_us += 1_000;
+            self.store.complete(self.now_us);
+            self.store.submit(0, self.now_us);
+            for disk in [Some(self.disk.clone()), self.spill()].into_iter().flatten() {
+                disk.lock().set_now(self.now_us);
+            }
+        }
+    }
+
+    /// The messages of a page: each is the one that went out.
+    fn page_in(&mut self, queue: QueueUid, positions: Range<u64>) -> Vec<PagedMessage> {
+        self.store.page_in(queue, QueuePosition(positions.start), QueuePosition(positions.end));
+        for _ in 0..3 {
+            self.run();
+            let World { store, pool, .. } = self;
+            if let Some(page) = store.take_page(pool) {
+                assert_eq!((page.queue.0, page.first.0), (queue.number(), positions.start));
+                for PagedMessage { position, message, .. } in &page.messages {
+                    assert_eq!(number_of(message), position.0);
+                    assert_eq!(message.content().body.len(), 500);
+                }
+                return page.messages;
+            }
+        }
+        panic!("the page is there");
+    }
+
+    fn positions_in(&mut self, queue: QueueUid, positions: Range<u64>) -> Vec<u64> {
+        self.page_in(queue, positions).iter().map(|message| message.position.0).collect()
+    }
+}
+
+#[test]
+fn what_is_dense_in_the_log_is_not_written_again_and_comes_back_with_its_history() {
+    let mut world = World::new();
+    world.append(queue(5), 1..3_000);
+    assert!(world.page_out(queue(5), 1..1_000), "before it is written");
+    world.run();
+    assert!(world.page_out(queue(5), 1_000..3_000));
+    world.store.mark_delivered(queue(5), QueuePosition(4));
+    world.store.mark_returned(queue(5), QueuePosition(3), 2);
+    world.store.forget(queue(5), QueuePosition(2), 1);
+    let page = world.page_in(queue(5), 1..2_000);
+    let positions: Vec<u64> = page.iter().map(|message| message.position.0).collect();
+    assert_eq!(positions, (1..2_000).filter(|&position| position != 2).collect::<Vec<_>>());
+    assert_eq!(page.iter().filter(|message| message.redelivered).count(), 3);
+    assert_eq!(page.iter().map(|message| message.times_returned).collect::<Vec<_>>()[..3], [0, 2, 0]);
+    assert!(world.spill().is_none(), "the spill log was not needed");
+    assert_eq!(world.positions_in(queue(5), 1..5), [1, 3, 4], "they are in the log until they are forgotten");
+}
+
+#[test]
+fn what_the_log_does_not_have_is_spilled_and_pages_are_put_together_in_their_order() {
+    let mut world = World::new();
+    let even = |position: &u64| position.is_multiple_of(2);
+    for position in (1..2_000).filter(even) {
+        world.append(queue(5), position..position + 1);
+    }
+    assert!(world.page_out(queue(5), 1..1_000));
+    assert!(world.spill().is_some());
+    world.run();
+    assert!(world.page_out(queue(5), 1_000..2_000));
+    assert_eq!(world.positions_in(queue(5), 1..1_000), (1..1_000).collect::<Vec<_>>());
+    assert_eq!(world.positions_in(queue(5), 1_000..2_000), (1_000..2_000).collect::<Vec<_>>());
+    let again = world.positions_in(queue(5), 1..2_000);
+    assert_eq!(again, (1..2_000).filter(even).collect::<Vec<_>>(), "what was handed over is not in the spill log");
+    // A message may go out again before the log has written that it did.
+    for _ in 0..3 {
+        assert!(world.page_out(queue(7), 10..30) && world.page_out(queue(7), 5..9));
+        assert_eq!(world.positions_in(queue(7), 5..20), [5, 6, 7, 8].into_iter().chain(10..20).collect::<Vec<_>>());
+        assert!(world.page_out(queue(7), 12..14));
+        assert_eq!(world.positions_in(queue(7), 12..30), [12, 13].into_iter().chain(20..30).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn queues_with_little_in_each_group_are_spilled_and_read_from_there() {
+    let mut world = World::new();
+    let queues: Vec<QueueUid> = (1..100).map(queue).collect();
+    for position in 1..100 {
+        for &queue in &queues {
+            world.append(queue, position..position + 1);
+        }
+        world.run();
+    }
+    assert!(world.page_out(queues[40], 1..100));
+    let spill = world.spill().expect("the queue has a hundredth of its groups");
+    // What is in the log as well has its history there, and is not read from it.
+    world.store.mark_delivered(queues[40], QueuePosition(1));
+    world.store.forget(queues[40], QueuePosition(50), 1);
+    let segments = world.disk.lock().segments(LOG);
+    for number in segments {
+        for block in 1..1_000 {
+            world.disk.lock().flip_bit(store::SegmentId { log: LOG, number }, store::Block(block), 3);
+        }
+    }
+    let page = world.page_in(queues[40], 1..100);
+    assert_eq!(page.len(), 98);
+    assert!(page[0].redelivered && !page[1].redelivered);
+    assert!(!spill.lock().segments(LOG).is_empty());
+    assert!(world.store.failure().is_none());
+}
+
+#[test]
+fn what_is_forgotten_on_pages_does_not_come_back_and_takes_no_memory() {
+    let mut world = World::new();
+    world.append(queue(5), 1..100);
+    assert!(world.page_out(queue(5), 1..200));
+    world.run();
+    assert!(world.page_out(queue(6), 1..200));
+    world.store.forget_paged(queue(5), QueuePosition(1), QueuePosition(150));
+    world.store.drop_queue(queue(6));
+    assert_eq!(world.positions_in(queue(5), 1..300), (150..200).collect::<Vec<_>>());
+    assert!(world.positions_in(queue(6), 1..300).is_empty());
+    world.store.forget_paged(queue(5), QueuePosition(1), QueuePosition(200));
+    world.run();
+    assert!(world.store.heap_bytes() < 1_000, "{} bytes", world.store.heap_bytes());
+}
+
+#[test]
+fn without_space_for_the_spill_log_messages_stay_in_memory_but_for_those_that_the_log_has() {
+    let mut world = World::with_spill_capacity(SEGMENT_BYTES_DEFAULT / 2);
+    assert!(world.page_out(queue(5), 1..10), "it is opened");
+    world.run();
+    assert!(!world.page_out(queue(5), 10..20), "{} bytes are not enough", world.spill_capacity);
+    world.append(queue(5), 20..30);
+    assert!(world.page_out(queue(5), 20..30));
+    assert_eq!(world.positions_in(queue(5), 1..30), (1..10).chain(20..30).collect::<Vec<_>>());
+    let spill = world.spill().expect("it was opened");
+    spill.lock().set_capacity(u64::MAX);
+    world.run();
+    assert!(world.page_out(queue(5), 10..20), "there is space again");
+    assert!(world.store.failure().is_none());
+}
+
+#[test]
+fn damage_and_errors_of_the_spill_log_end_the_store() {
+    for is_damaged in [true, false] {
+        let mut world = World::new();
+        assert!(world.page_out(queue(5), 1..100));
+        world.run();
+        let spill = world.spill().expect("it was opened");
+        let segments = spill.lock().segments(LOG);
+        for number in segments.into_iter().filter(|_| is_damaged) {
+            spill.lock().flip_bit(store::SegmentId { log: LOG, number }, store::Block(1), 900);
+        }
+        if !is_damaged {
+            spill.lock().set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
+        }
+        spill.lock().set_now(world.now_us);
+        world.store.page_in(queue(5), QueuePosition(1), QueuePosition(100));
+        for _ in 0..3 {
+            world.run();
+            let World { store, pool, .. } = &mut world;
+            let page = store.take_page(pool);
+            assert!(page.is_none_or(|page| page.messages.is_empty()), "nothing of it can be read");
+        }
+        let text = &world.store.failure().expect("it has failed").text;
+        assert!(text.contains(if is_damaged { "is damaged at block 1: of queue 5" } else { "injected" }), "{text}");
+        assert!(!world.page_out(queue(5), 100..200));
+    }
+}
