@@ -116,7 +116,8 @@ impl DiskMetrics {
             }
             Completion::Written { .. } => self.syncs += u64::from(is_synced),
             Completion::Removed { .. } | Completion::Synced { .. } => self.syncs += 1,
-            Completion::Read { .. } => {}
+            // Nothing waits until a footer is durable.
+            Completion::Read { .. } | Completion::FooterWritten { .. } => {}
         }
     }
 }

@@ -172,6 +172,7 @@ impl MessageStore {
             MessageLogEvent::Durable(ticket) => self.gate.on_durable(ticket.0),
             MessageLogEvent::NoSpace => self.is_full = true,
             MessageLogEvent::Space => self.is_full = false,
+            MessageLogEvent::NoFooter(error) => tracing::warn!(%error, "the next start takes longer"),
             MessageLogEvent::Damaged(damage) => self.fail(damage.to_string()),
             MessageLogEvent::Failed(error) => self.failure = Some(error),
         }

@@ -66,7 +66,7 @@ fn attach_log(
     let (mut disk, spill) = (disk.0.clone(), disk.1);
     let log = LogId(number as u32);
     let segments = disk.segments(log);
-    let source = LogSource { reader: &mut disk, store: store_tag(), log, segments, on_damage, may_page: false };
+    let source = LogSource { reader: &mut disk, store: store_tag(), log, segments, on_damage, paging_threshold: 0 };
     let recovered = shard.recover_messages(source, now);
     let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
     let damage = recovered.damage.clone();

@@ -208,7 +208,7 @@ impl World {
                         assert!(unsynced.syncing.is_none() && self.interval_us.is_some(), "one sync at a time");
                         unsynced.syncing = Some((unsynced.writes.len(), written));
                     }
-                    Request::Read { .. } => panic!("a writer reads nothing"),
+                    Request::Read { .. } | Request::WriteFooter { .. } => panic!("this writer does nothing else"),
                 }
             }
             if done >= writes && (under_way.is_some() || self.random.chance(4)) {
@@ -398,8 +398,8 @@ fn with_a_mark_behind_it_each_flipped_bit_is_damage() {
                     world.segments.write(segment.number, block, group.bytes(), || true);
                     writer.complete(Completion::Written { segment, group, result: Ok(()) }, now_us);
                 }
-                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } => {
-                    panic!("a writer reads and removes nothing")
+                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } | Request::WriteFooter { .. } => {
+                    panic!("this writer does nothing else")
                 }
             }
         }

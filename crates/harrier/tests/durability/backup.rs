@@ -6,8 +6,10 @@ use super::ledger::Ledger;
 use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::verification::verify;
+use client::{Publish, QueueOptions};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
+use wire::{Properties, RawProperties};
 
 /// Copies that are made while one broker works.
 const BACKUPS: u64 = 4;
@@ -55,6 +57,16 @@ fn a_backup_has_what_was_confirmed_before_and_goes_on_by_itself() {
 fn a_backup_that_cannot_be_made_is_told_and_leaves_nothing() {
     let folder = TestStateFolder::new("not-backed-up");
     let broker = StoredBroker::start(&folder, &[]);
+    // There is something to link as soon as this is answered.
+    let (mut client, channel) = broker.connect();
+    let durable = QueueOptions { durable: true, ..QueueOptions::default() };
+    client.declare_queue(channel, "kept", &durable).expect("a queue");
+    client.confirm_select(channel).expect("confirms");
+    let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+    let to = Publish { properties: RawProperties::new(&properties), ..Publish::to("", "kept") };
+    client.publish(channel, &to, b"kept").expect("published");
+    client.wait_confirms(channel, 0).expect("confirmed");
+    client.close().expect("closed");
     let check = |to: &TestStateFolder, expect: &str| {
         let refused = back_up(&broker, to);
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
