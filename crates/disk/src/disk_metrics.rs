@@ -2,6 +2,7 @@
 //!
 //! Leaves: counts, and times in buckets a quarter of a doubling wide: what a quantile is read from errs by a quarter at most.
 
+use crate::folder::SyncMode;
 use crate::limits::WRITE_TIME_BUCKETS;
 use store::Completion;
 
@@ -107,18 +108,20 @@ pub struct DiskMetrics {
 }
 
 impl DiskMetrics {
-    /// Counts a request that is done. `is_synced`: writes are durable when they are done.
-    pub(crate) fn count(&mut self, completion: &Completion, is_synced: bool) {
-        match completion {
+    /// Counts a request that is done.
+    pub(crate) fn count(&mut self, completion: &Completion, sync: SyncMode) {
+        let is_synced = match completion {
             Completion::Made { result, .. } => {
-                self.syncs += 1;
                 self.segments_made += u64::from(result.is_ok());
+                sync != SyncMode::Never
             }
-            Completion::Written { .. } => self.syncs += u64::from(is_synced),
-            Completion::Removed { .. } | Completion::Synced { .. } => self.syncs += 1,
+            Completion::Written { .. } => sync == SyncMode::EachWrite,
+            Completion::Removed { .. } => sync != SyncMode::Never,
+            Completion::Synced { .. } => true,
             // Nothing waits until a footer is durable.
-            Completion::Read { .. } | Completion::FooterWritten { .. } => {}
-        }
+            Completion::Read { .. } | Completion::FooterWritten { .. } => false,
+        };
+        self.syncs += u64::from(is_synced);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::Disk;
 use crate::disk_metrics::DiskMetrics;
 use crate::error::disk_error;
-use crate::folder::SegmentFolder;
+use crate::folder::{SegmentFolder, SyncMode};
 use crate::limits::REQUESTS_MAX;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -87,7 +87,7 @@ impl Disk for FileDisk {
     fn poll(&mut self) -> Option<Completion> {
         match self.completions.try_recv() {
             Ok(TimedCompletion { completion, write_us }) => {
-                self.metrics.count(&completion, self.folder.syncs_each_write());
+                self.metrics.count(&completion, self.folder.sync_mode());
                 write_us.into_iter().for_each(|write_us| self.metrics.write_times.record(write_us));
                 self.under_way -= 1;
                 self.send_waiting();
@@ -209,7 +209,8 @@ impl FileThread {
 
     /// Makes durable what was written to the segment that was written last. Those before it are.
     fn sync_open(&mut self) -> Result<(), DiskError> {
-        let Some((segment, file)) = self.open.as_ref().filter(|_| !self.folder.syncs_each_write()) else {
+        let Some((segment, file)) = self.open.as_ref().filter(|_| self.folder.sync_mode() == SyncMode::OnRequest)
+        else {
             return Ok(());
         };
         let error = match file.sync_data() {

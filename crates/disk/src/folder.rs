@@ -22,6 +22,17 @@ const SEGMENT_SUFFIX: &str = ".seg";
 const FOOTER_SUFFIX: &str = ".foot";
 const NEW_SUFFIX: &str = ".new";
 
+/// When what is written to a folder is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SyncMode {
+    /// When the write returns.
+    EachWrite,
+    /// When the disk was asked to sync.
+    OnRequest,
+    /// Never: nothing in it is needed after this process.
+    Never,
+}
+
 /// A folder with segments of any number of logs.
 #[derive(Clone)]
 pub struct SegmentFolder {
@@ -29,13 +40,10 @@ pub struct SegmentFolder {
     /// The folder itself: names in it are made durable by syncing it, and no link can be put in its place.
     folder: Arc<File>,
     is_direct: bool,
-    /// What is written is durable when the write returns, and not at the next sync.
-    syncs_each_write: bool,
+    sync: SyncMode,
     gate: WriteGate,
     /// The segments that were made since it was opened, with the bytes that were written to them.
     made: Arc<Mutex<BTreeMap<SegmentId, u64>>>,
-    /// Nothing in it is needed after this process: nothing waits until it is durable.
-    is_volatile: bool,
 }
 
 impl SegmentFolder {
@@ -55,7 +63,7 @@ impl SegmentFolder {
             folder.remove_footer(segment)?;
             folder.unlink(&file_name(segment, SEGMENT_SUFFIX))?;
         }
-        folder.is_volatile = true;
+        folder.sync = SyncMode::Never;
         Ok(folder)
     }
 
@@ -67,10 +75,9 @@ impl SegmentFolder {
             path: path.into(),
             folder: Arc::new(File::from(folder)),
             is_direct: true,
-            syncs_each_write: true,
+            sync: SyncMode::EachWrite,
             gate: WriteGate::default(),
             made: Arc::default(),
-            is_volatile: false,
         })
     }
 
@@ -82,11 +89,11 @@ impl SegmentFolder {
 
     /// The same folder for a disk that syncs when it is asked to ([`store::Request::Sync`]).
     pub fn syncing_later(self) -> SegmentFolder {
-        SegmentFolder { syncs_each_write: false, ..self }
+        SegmentFolder { sync: SyncMode::OnRequest, ..self }
     }
 
-    pub(crate) fn syncs_each_write(&self) -> bool {
-        self.syncs_each_write && !self.is_volatile
+    pub(crate) fn sync_mode(&self) -> SyncMode {
+        self.sync
     }
 
     /// The logs that have segments here, in their order.
@@ -174,7 +181,7 @@ impl SegmentFolder {
     /// Opens a segment for writing: what has been written is durable when the call returns, or when the file is synced.
     pub(crate) fn open_for_writing(&self, segment: SegmentId) -> Result<File, DiskError> {
         let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
-        let sync = if self.syncs_each_write() { OFlags::DSYNC } else { OFlags::empty() };
+        let sync = if self.sync == SyncMode::EachWrite { OFlags::DSYNC } else { OFlags::empty() };
         self.open_segment(segment, OFlags::WRONLY | direct | sync)
     }
 
@@ -193,7 +200,10 @@ impl SegmentFolder {
             self.remove(old)?;
         }
         let new = file_name(segment, NEW_SUFFIX);
-        let made = if self.is_volatile { self.reserve(&new, bytes) } else { self.write_through(&new, bytes) };
+        let made = match self.sync {
+            SyncMode::Never => self.reserve(&new, bytes),
+            SyncMode::EachWrite | SyncMode::OnRequest => self.write_through(&new, bytes),
+        };
         if made.is_err() {
             // Its blocks are given back; if that fails too, the next start does it.
             let _unremoved = rustix::fs::unlinkat(&self.folder, &new, AtFlags::empty());
@@ -295,7 +305,7 @@ impl SegmentFolder {
 
     /// Makes the names in the folder durable.
     pub fn sync_names(&self) -> Result<(), DiskError> {
-        if self.is_volatile {
+        if self.sync == SyncMode::Never {
             return Ok(());
         }
         self.folder.sync_all().map_err(|error| disk_error("sync", &self.path, error))

@@ -27,6 +27,7 @@ pub use simulated_damage::DamagedBlocks;
 pub use simulated_disk::{DiskFaults, SimulatedDisk};
 pub use write_gate::{ClosedGate, WriteGate};
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{Completion, DiskError, Request};
 
 /// What a log is written to.
@@ -47,4 +48,31 @@ pub trait Disk: Send {
     fn metrics(&self) -> DiskMetrics {
         DiskMetrics::default()
     }
+}
+
+/// A disk that others look at, as tests do that start a broker again on it.
+impl<D: Disk> Disk for Arc<Mutex<D>> {
+    fn submit(&mut self, request: Request) {
+        locked(self).submit(request);
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        locked(self).poll()
+    }
+
+    fn under_way(&self) -> usize {
+        locked(self).under_way()
+    }
+
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        locked(self).free_bytes()
+    }
+
+    fn metrics(&self) -> DiskMetrics {
+        locked(self).metrics()
+    }
+}
+
+fn locked<D>(disk: &Mutex<D>) -> MutexGuard<'_, D> {
+    disk.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,8 +6,9 @@ use crate::error::disk_error;
 use crate::folder::SegmentFolder;
 use crate::write_gate::ClosedGate;
 use std::fs::File;
-use std::io::{Read, copy};
+use std::io::{Read, Write, copy};
 use std::path::{Path, PathBuf};
+use store::limits::BLOCK_BYTES;
 use store::{DiskError, SegmentId};
 
 /// A segment that is written to: so much of it belongs to the backup.
@@ -45,8 +46,12 @@ impl SegmentFolder {
                     linked.map(|()| link).map_err(|error| disk_error("link", &path, error))
                 };
                 match self.written(segment) {
-                    // Made ahead.
-                    Some(0) => continue,
+                    // Made ahead, perhaps of one whose header shows where the log begins: it is overwritten soon.
+                    Some(0) => {
+                        if !copy_header(&path, &to.join(name))? {
+                            continue;
+                        }
+                    }
                     Some(bytes) if Some(number) == last => {
                         let mut open_name = name.to_owned();
                         open_name.push(".open");
@@ -61,6 +66,23 @@ impl SegmentFolder {
         }
         Ok(backup)
     }
+}
+
+/// Copies the header of a segment that was made of another one. Returns whether there is one.
+fn copy_header(path: &Path, to: &Path) -> Result<bool, DiskError> {
+    let mut header = [0; BLOCK_BYTES];
+    let mut source = File::open(path).map_err(|error| disk_error("open", path, error))?;
+    source.read_exact(&mut header).map_err(|error| disk_error("read", path, error))?;
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(false);
+    }
+    let segment_bytes = source.metadata().map_err(|error| disk_error("look at", path, error))?.len();
+    let made = File::options().write(true).create_new(true).open(to).and_then(|mut target| {
+        target.write_all(&header)?;
+        target.set_len(segment_bytes)?;
+        target.sync_all()
+    });
+    made.map(|()| true).map_err(|error| disk_error("write", to, error))
 }
 
 impl SegmentBackup {

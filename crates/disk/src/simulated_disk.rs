@@ -6,6 +6,7 @@
 
 use crate::Disk;
 use crate::disk_metrics::DiskMetrics;
+use crate::folder::SyncMode;
 use crate::simulated_damage::DamagedBlocks;
 use crate::simulated_segment::{SECTOR_BYTES, SimulatedSegment};
 use std::collections::BTreeMap;
@@ -402,7 +403,7 @@ impl Disk for SimulatedDisk {
         }
         let PendingRequest { request, since_us, .. } = self.pending.remove(at);
         let completion = self.carry_out(request);
-        self.metrics.count(&completion, true);
+        self.metrics.count(&completion, SyncMode::EachWrite);
         if let Completion::Written { .. } = completion {
             self.metrics.write_times.record(due_us - since_us);
         }

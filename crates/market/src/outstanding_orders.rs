@@ -92,7 +92,7 @@ impl OutstandingOrders {
             }
             MarketMessage::Quote(_) => return GatewayEvent::Quote,
             MarketMessage::End(end) if end.gateway == self.gateway => {
-                self.missing += end.count.saturating_sub(self.answers);
+                self.missing = self.missing.saturating_add(end.count.saturating_sub(self.answers));
                 self.answers = self.answers.max(end.count);
                 return GatewayEvent::End { missing: self.missing, checksum: end.checksum };
             }
@@ -102,8 +102,9 @@ impl OutstandingOrders {
         if number < self.answers {
             return GatewayEvent::Repeat;
         }
-        self.missing += number - self.answers;
-        self.answers = number + 1;
+        // A broker may send any number.
+        self.missing = self.missing.saturating_add(number - self.answers);
+        self.answers = number.saturating_add(1);
         answered.map_or(GatewayEvent::Trade, |sequence| self.on_answer(sequence))
     }
 

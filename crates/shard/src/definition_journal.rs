@@ -137,7 +137,7 @@ impl DefinitionJournal {
 
     /// What has been written, and what the journal holds.
     pub fn metrics(&self) -> StoreMetrics {
-        StoreMetrics::new(self.writer.metrics(), self.disk.metrics())
+        StoreMetrics { log: self.writer.metrics(), disk: self.disk.metrics() }
     }
 
     /// Whether the disk does something that polling will take.

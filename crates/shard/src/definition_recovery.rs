@@ -5,7 +5,9 @@
 //! Segments in front of a complete snapshot are given back, so the journal may begin anywhere: the headers of its segments say
 //! where. What is missing behind that is damage.
 
-use definitions::{DurableDefinitions, JournalFault, JournalReplay};
+use crate::limits::LOST_QUEUE_UIDS_MAX;
+use catalog::{Catalog, Definition, QueueUid};
+use definitions::{DurableDefinitions, JournalFault, JournalReplay, RestoreFault};
 use std::fmt;
 use store::{
     Block, Damage, FrameHeader, FrameSequence, LogEnd, LogId, OnDamage, Record, RecordVisitor, ScanError, SegmentId,
@@ -26,6 +28,24 @@ pub struct RecoveredDefinitions {
     pub damage: Vec<Damage>,
     /// Nothing has ever been written: the broker starts for the first time.
     pub is_new: bool,
+}
+
+impl RecoveredDefinitions {
+    /// Defines what was defined, for another life. Its queues get numbers that no queue of the life before can have had: one
+    /// whose declaration was lost may have messages in a log, which would be those of whoever had its number next.
+    ///
+    /// # Errors
+    /// The catalog refuses a definition.
+    pub fn restore(&self, catalog: &mut Catalog) -> Result<Vec<Definition>, RestoreFault> {
+        let mut executed = self.definitions.restore(catalog)?;
+        let next = catalog.next_queue_uid().number().saturating_add(LOST_QUEUE_UIDS_MAX);
+        if let Some(next) = QueueUid::new(next).filter(|_| !self.is_new) {
+            let definition = Definition::NextQueueUid(next);
+            catalog.execute(&definition).expect("any number is taken");
+            executed.push(definition);
+        }
+        Ok(executed)
+    }
 }
 
 /// Why a journal cannot be read.

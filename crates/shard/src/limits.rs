@@ -153,3 +153,7 @@ const _: () = assert!(MAILBOX_BATCHES <= MAILBOX_BATCHES_PER_TICK && MAILBOX_BAT
 // A piece of the journal is one record of the log.
 const _: () = assert!(definitions::limits::JOURNAL_PIECE_BYTES_MAX <= store::limits::MESSAGE_HEAD_BYTES_MAX);
 const _: () = assert!(JOURNAL_SEGMENT_BYTES >= store::limits::SEGMENT_BYTES_MIN);
+
+/// Queues that may have been declared in one life of a broker, and lost with it. Numbers of queues have 62 bits: they last for a
+/// billion lives.
+pub const LOST_QUEUE_UIDS_MAX: u64 = 1 << 32;

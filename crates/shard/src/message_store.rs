@@ -271,7 +271,7 @@ impl MessageStore {
 
     /// What has been written, and what the log holds.
     pub fn metrics(&self) -> StoreMetrics {
-        StoreMetrics::new(self.log.metrics(), self.disk.metrics())
+        StoreMetrics { log: self.log.metrics(), disk: self.disk.metrics() }
     }
 
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.

@@ -112,7 +112,7 @@ impl OpenStore {
 
     /// Defines what was defined in an earlier life.
     pub fn restore(&self, catalog: &mut Catalog) -> Result<(), StoreOpenError> {
-        self.definitions.definitions.restore(catalog).map(drop).map_err(StoreOpenError::Restore)
+        self.definitions.restore(catalog).map(drop).map_err(StoreOpenError::Restore)
     }
 
     /// Recovers the log of a shard, on the shard's own thread, and appends to it from then on.

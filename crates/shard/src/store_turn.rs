@@ -83,8 +83,14 @@ impl Sessions {
         }
         let Sessions { options, broker, effects, .. } = self;
         let Some(store) = &mut effects.store else { return };
-        if !store.close(broker.definitions_version(), options.time_us(now), wait) {
-            tracing::warn!(shard = options.shard.0, "the disk did not take everything: what was not confirmed is lost");
+        let is_durable = store.close(broker.definitions_version(), options.time_us(now), wait);
+        match store.failure().cloned() {
+            Some(error) => self.fail(&error),
+            None if is_durable => {}
+            None => tracing::warn!(
+                shard = options.shard.0,
+                "the disk did not take everything: what was not confirmed is lost"
+            ),
         }
     }
 

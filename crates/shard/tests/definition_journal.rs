@@ -10,7 +10,7 @@ use disk::{Disk, DiskFaults, SimulatedDisk};
 use shard::limits::JOURNAL_GROWTH_BYTES_MIN;
 use shard::{DefinitionJournal, JOURNAL_LOG, JournalEvent, RecoveredDefinitions, recover_definitions};
 use std::sync::{Arc, Mutex, MutexGuard};
-use store::{Completion, DiskError, DiskErrorKind, OnDamage, Request, SegmentId, StoreTag};
+use store::{DiskError, DiskErrorKind, OnDamage, Request, SegmentId, StoreTag};
 use wire::{Table, Value};
 
 const STORE: StoreTag = StoreTag(7);
@@ -31,21 +31,6 @@ impl SharedDisk {
 
     fn segments(&self) -> usize {
         self.get().segments(JOURNAL_LOG).len()
-    }
-}
-
-impl Disk for SharedDisk {
-    fn submit(&mut self, request: Request) {
-        self.get().submit(request);
-    }
-    fn poll(&mut self) -> Option<Completion> {
-        self.get().poll()
-    }
-    fn under_way(&self) -> usize {
-        self.get().under_way()
-    }
-    fn free_bytes(&self) -> Result<u64, DiskError> {
-        self.get().free_bytes()
     }
 }
 
@@ -100,7 +85,7 @@ impl Life {
         let recovered = recovered(disk);
         let mut catalog = Catalog::new(CatalogLimits::default());
         recovered.definitions.restore(&mut catalog).expect("what was defined can be defined");
-        let journal = DefinitionJournal::new(&recovered, Box::new(disk.clone()));
+        let journal = DefinitionJournal::new(&recovered, Box::new(disk.0.clone()));
         let history = vec![described(&catalog)];
         let (disk, events) = (disk.clone(), Vec::new());
         let mut life = Life { catalog, journal, disk, now_us, version: 0, durable: None, history, events };
@@ -151,7 +136,7 @@ impl Life {
     fn settle(&mut self) {
         for _ in 0..100_000 {
             self.tick(500);
-            if self.durable == Some(self.version) && self.disk.under_way() == 0 && !self.journal.has_work() {
+            if self.durable == Some(self.version) && self.disk.get().under_way() == 0 && !self.journal.has_work() {
                 return;
             }
         }

@@ -13,9 +13,9 @@ use shard::{
     ShardOptions, ShardWaker, SharedState, StoreSync, WakeTarget, recover_definitions,
 };
 use slab::{Pool, PoolOptions};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use store::{Completion, DiskError, LogId, OnDamage, Request, StoreTag};
+use store::{LogId, OnDamage, StoreTag};
 use wire::{DeliveryTag, Table, Value};
 
 const LOG: LogId = LogId(0);
@@ -31,35 +31,10 @@ impl WakeTarget for UnheardWake {
 }
 
 /// A disk that outlives the shard.
-#[derive(Clone)]
-struct SurvivingDisk(Arc<Mutex<SimulatedDisk>>);
+type SurvivingDisk = Arc<Mutex<SimulatedDisk>>;
 
-impl SurvivingDisk {
-    fn new(seed: u64) -> Self {
-        SurvivingDisk(Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default()))))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SimulatedDisk> {
-        self.0.lock().expect("nobody panics with it")
-    }
-}
-
-impl Disk for SurvivingDisk {
-    fn submit(&mut self, request: Request) {
-        self.lock().submit(request);
-    }
-
-    fn poll(&mut self) -> Option<Completion> {
-        self.lock().poll()
-    }
-
-    fn under_way(&self) -> usize {
-        self.lock().under_way()
-    }
-
-    fn free_bytes(&self) -> Result<u64, DiskError> {
-        self.lock().free_bytes()
-    }
+fn surviving_disk(seed: u64) -> SurvivingDisk {
+    Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default())))
 }
 
 #[expect(clippy::disallowed_methods, reason = "simulated time needs some instant to count from")]
@@ -140,7 +115,7 @@ impl World {
     }
 
     fn open_store(&mut self, options: MessageStoreOptions) {
-        let mut reader = self.disk.lock();
+        let mut reader = self.disk.lock().expect("nobody panics with it");
         let segments = reader.segments(LOG);
         let source = LogSource {
             reader: &mut *reader,
@@ -157,7 +132,7 @@ impl World {
 
     /// The broker is started again; what its disk had not done is for a power cut or a kill to decide.
     fn restart(&mut self) {
-        self.disk.lock().set_faults(DiskFaults::default());
+        self.disk.lock().expect("nobody panics with it").set_faults(DiskFaults::default());
         self.shared = Arc::new(SharedState::new(1, 1 << 30, 100));
         self.shard = new_shard(self.began, &self.shared);
         self.open_store(OPTIONS);
@@ -166,7 +141,7 @@ impl World {
     /// An exchange with a client; then 100 microseconds have passed.
     fn exchange(&mut self, client: &mut StoredClient) {
         self.now += Duration::from_micros(100);
-        self.disk.lock().set_now((self.now - self.began).as_micros() as u64);
+        self.disk.lock().expect("nobody panics with it").set_now((self.now - self.began).as_micros() as u64);
         client.exchange(&mut self.shard, self.now);
     }
 
@@ -213,7 +188,7 @@ fn whenever_the_power_fails_what_was_confirmed_is_there_once_and_in_order() {
     let (mut all_confirmed, mut all_found) = (0, 0);
     for seed in 0..150 {
         let mut chance = Chance(seed);
-        let mut world = World::start(SurvivingDisk::new(seed), OPTIONS);
+        let mut world = World::start(surviving_disk(seed), OPTIONS);
         let (mut next, mut confirmed, mut delivered) = (1, 0, 0);
         for life in 0..3 {
             let mut client = world.connect();
@@ -228,7 +203,7 @@ fn whenever_the_power_fails_what_was_confirmed_is_there_once_and_in_order() {
             if client.confirmed > 0 {
                 confirmed = first - 1 + client.confirmed;
             }
-            world.disk.lock().cut_power();
+            world.disk.lock().expect("nobody panics with it").cut_power();
             world.restart();
             let mut client = world.connect();
             let found = world.drain(&mut client, false);
@@ -251,11 +226,15 @@ fn whenever_the_power_fails_what_was_confirmed_is_there_once_and_in_order() {
 
 #[test]
 fn after_a_failed_write_nothing_is_confirmed_and_the_broker_ends() {
-    let mut world = World::start(SurvivingDisk::new(3), OPTIONS);
+    let mut world = World::start(surviving_disk(3), OPTIONS);
     let (mut client, mut idle) = (world.connect(), world.connect());
     client.publish("q", 1, 100);
     world.until(&mut client, "a confirm", |client| client.confirmed == 1);
-    world.disk.lock().set_faults(DiskFaults { write_error: 1, ..DiskFaults::default() });
+    world
+        .disk
+        .lock()
+        .expect("nobody panics with it")
+        .set_faults(DiskFaults { write_error: 1, ..DiskFaults::default() });
     (2..5).for_each(|number| client.publish("q", number, 100));
     world.until(&mut client, "the end", |client| client.closed.is_some());
     world.until(&mut idle, "the end", |client| client.closed.is_some());
@@ -263,7 +242,7 @@ fn after_a_failed_write_nothing_is_confirmed_and_the_broker_ends() {
     let failure = world.shared.disk_failure().expect("a reason").to_owned();
     assert!(failure.contains("cannot write block") && failure.ends_with("segment 1 of log 0: injected"), "{failure}");
 
-    world.disk.lock().kill();
+    world.disk.lock().expect("nobody panics with it").kill();
     world.restart();
     let mut client = world.connect();
     let found = world.drain(&mut client, false);
@@ -271,10 +250,35 @@ fn after_a_failed_write_nothing_is_confirmed_and_the_broker_ends() {
 }
 
 #[test]
+fn a_write_that_fails_while_the_broker_stops_is_a_failure_too() {
+    for (write_error, is_failure) in [(0, false), (1, true)] {
+        let disk = surviving_disk(4);
+        let mut world = World::start(disk.clone(), OPTIONS);
+        let mut client = world.connect();
+        client.publish("q", 1, 100);
+        world.until(&mut client, "a confirm", |client| client.confirmed == 1);
+        client.publish("q", 2, 100);
+        world.exchange(&mut client);
+        let now_us = {
+            let mut disk = disk.lock().expect("nobody panics with it");
+            disk.set_faults(DiskFaults { write_error, ..DiskFaults::default() });
+            (world.now - world.began).as_micros() as u64
+        };
+        let mut waits = 0;
+        world.shard.close_store(world.now, || {
+            waits += 1;
+            disk.lock().expect("nobody panics with it").set_now(now_us + waits * 100);
+        });
+        assert!(waits > 0, "something was to be written");
+        assert_eq!(world.shared.disk_failure().is_some(), is_failure);
+    }
+}
+
+#[test]
 fn without_space_publishers_are_blocked_and_what_they_had_published_is_confirmed_once_there_is_some() {
-    let disk = SurvivingDisk::new(5);
+    let disk = surviving_disk(5);
     // The one that is written, and the next one.
-    disk.lock().set_capacity(2 * SEGMENT_BYTES);
+    disk.lock().expect("nobody panics with it").set_capacity(2 * SEGMENT_BYTES);
     let mut world = World::start(disk, OPTIONS);
     let (mut publisher, mut consumer) = (world.connect(), world.connect());
     let mut published = 0;
@@ -294,12 +298,12 @@ fn without_space_publishers_are_blocked_and_what_they_had_published_is_confirmed
     consumer.method(wire::method::basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
     world.exchange(&mut consumer);
 
-    world.disk.lock().set_capacity(1 << 40);
+    world.disk.lock().expect("nobody panics with it").set_capacity(1 << 40);
     world.until(&mut publisher, "space", |client| client.blocked.is_none());
     published += 1;
     publisher.publish("q", published, 100);
     world.until(&mut publisher, "confirms", |client| client.confirmed == published);
-    world.disk.lock().cut_power();
+    world.disk.lock().expect("nobody panics with it").cut_power();
     world.restart();
     let mut client = world.connect();
     let found = world.drain(&mut client, true);
@@ -310,31 +314,31 @@ fn without_space_publishers_are_blocked_and_what_they_had_published_is_confirmed
 
 #[test]
 fn with_too_little_free_space_publishers_are_blocked_before_it_runs_out() {
-    let disk = SurvivingDisk::new(5);
-    disk.lock().set_capacity(100 * SEGMENT_BYTES);
+    let disk = surviving_disk(5);
+    disk.lock().expect("nobody panics with it").set_capacity(100 * SEGMENT_BYTES);
     let mut world = World::start(disk, MessageStoreOptions { disk_free_limit: 10 * SEGMENT_BYTES, ..OPTIONS });
     let mut publisher = world.connect();
     publisher.publish("q", 1, 100);
     world.until(&mut publisher, "a confirm", |client| client.confirmed == 1);
     assert_eq!(publisher.blocked, None);
     // Somebody else fills the disk.
-    world.disk.lock().set_capacity(11 * SEGMENT_BYTES);
+    world.disk.lock().expect("nobody panics with it").set_capacity(11 * SEGMENT_BYTES);
     publisher.publish("q", 2, 100);
     world.until(&mut publisher, "too little space", |client| client.blocked.as_deref() == Some("low on disk"));
     assert_eq!(publisher.confirmed, 2, "there is space for what was published");
-    world.disk.lock().set_capacity(100 * SEGMENT_BYTES);
+    world.disk.lock().expect("nobody panics with it").set_capacity(100 * SEGMENT_BYTES);
     world.until(&mut publisher, "space", |client| client.blocked.is_none());
 }
 
 #[test]
 fn what_need_not_wait_for_the_disk_is_confirmed_at_once_and_written_soon() {
-    let mut world = World::start(SurvivingDisk::new(9), MessageStoreOptions { sync: StoreSync::Never, ..OPTIONS });
+    let mut world = World::start(surviving_disk(9), MessageStoreOptions { sync: StoreSync::Never, ..OPTIONS });
     let mut client = world.connect();
     (1..=10).for_each(|number| client.publish("q", number, 100));
     world.exchange(&mut client);
     assert_eq!(client.confirmed, 10, "within one tick");
     (0..1_000).for_each(|_| world.exchange(&mut client));
-    world.disk.lock().cut_power();
+    world.disk.lock().expect("nobody panics with it").cut_power();
     world.restart();
     let mut client = world.connect();
     let found = world.drain(&mut client, true);
@@ -343,18 +347,24 @@ fn what_need_not_wait_for_the_disk_is_confirmed_at_once_and_written_soon() {
 
 #[test]
 fn a_confirm_waits_for_the_definitions_that_were_there() {
-    let mut world = World::start(SurvivingDisk::new(11), OPTIONS);
+    let mut world = World::start(surviving_disk(11), OPTIONS);
     // A disk on which time stands still: it completes nothing.
-    let slow = SurvivingDisk::new(12);
-    let recovered = recover_definitions(STORE, Vec::new(), OnDamage::Fail, &mut *slow.lock()).expect("nothing there");
-    assert!(slow.lock().segments(JOURNAL_LOG).is_empty());
+    let slow = surviving_disk(12);
+    let recovered =
+        recover_definitions(STORE, Vec::new(), OnDamage::Fail, &mut *slow.lock().expect("nobody panics with it"))
+            .expect("nothing there");
+    assert!(slow.lock().expect("nobody panics with it").segments(JOURNAL_LOG).is_empty());
     world.shard.set_journal(DefinitionJournal::new(&recovered, Box::new(slow.clone())));
     let mut client = world.connect();
     client.publish("q", 1, 100);
     (0..1_000).for_each(|_| world.exchange(&mut client));
-    assert_eq!((client.confirmed, world.disk.lock().under_way()), (0, 0), "the message is durable, its queue is not");
+    assert_eq!(
+        (client.confirmed, world.disk.lock().expect("nobody panics with it").under_way()),
+        (0, 0),
+        "the message is durable, its queue is not"
+    );
     for now_ms in 0..100 {
-        slow.lock().set_now(now_ms * 1_000);
+        slow.lock().expect("nobody panics with it").set_now(now_ms * 1_000);
         world.exchange(&mut client);
     }
     assert_eq!(client.confirmed, 1);

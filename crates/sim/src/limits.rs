@@ -16,8 +16,10 @@ pub const SHARD_HEAP_BYTES_LEFT_MAX: usize = 64 << 10;
 /// What each of the logs of a shard with a store has beside: groups that are filled, written and kept for later.
 pub const LOG_HEAP_BYTES_MAX: usize = 4 * GROUP_BYTES_MAX;
 /// Segments of a log of messages of which nothing is alive: the one that is written, those made ahead, one that is given back
-/// when another one begins, and one that the next one is made of.
-pub const EMPTY_LOG_SEGMENTS_MAX: usize = 1 + MESSAGE_SPARE_SEGMENTS + RETIRED_SEGMENTS_MAX + RECYCLABLE_SEGMENTS_MAX;
+/// when another one begins, and one that the next one is made of; and as many again as a life may have left which must stay
+/// until a header says where the log begins.
+pub const EMPTY_LOG_SEGMENTS_MAX: usize =
+    1 + 2 * MESSAGE_SPARE_SEGMENTS + RETIRED_SEGMENTS_MAX + RECYCLABLE_SEGMENTS_MAX;
 /// What a broker with federation links has beside: stamps, and what it had allocated for dials that others have made.
 pub const FEDERATION_HEAP_BYTES_MAX: usize = 128 << 10;
 /// Bytes of the heap that the batches between two shards keep: messages and the bytes of small bodies.

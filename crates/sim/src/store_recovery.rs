@@ -31,7 +31,7 @@ pub fn recover_catalog(disks: &BrokerDisks, mut catalog: Catalog) -> Result<Reco
     let segments = disk.segments(JOURNAL_LOG);
     let journal =
         recover_definitions(store_tag(), segments, OnDamage::Fail, &mut disk).map_err(|error| error.to_string())?;
-    let definitions = journal.definitions.restore(&mut catalog).map_err(|fault| fault.to_string())?;
+    let definitions = journal.restore(&mut catalog).map_err(|fault| fault.to_string())?;
     let definitions = (!journal.definitions.is_empty()).then_some(definitions);
     Ok(RecoveredCatalog { definitions, journal })
 }

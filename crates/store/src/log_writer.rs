@@ -33,13 +33,21 @@ pub struct LogEnd {
     pub segments: Vec<SegmentStart>,
     /// Segments that hold nothing of the log: made ahead, or given back.
     pub unused: Vec<SegmentNumber>,
+    /// No header says where the log begins: an unused segment shows that the one that the last header names was given back.
+    pub is_start_implied: bool,
 }
 
 impl LogEnd {
     /// The end of a log in which nothing was written.
     pub fn empty(store: StoreTag, log: LogId) -> LogEnd {
         let chain = Chain { store, log, next: FrameSequence(1), previous_crc: 0, synced: FrameSequence(0) };
-        LogEnd { chain, next_segment: SegmentNumber(1), segments: Vec::new(), unused: Vec::new() }
+        LogEnd {
+            chain,
+            next_segment: SegmentNumber(1),
+            segments: Vec::new(),
+            unused: Vec::new(),
+            is_start_implied: false,
+        }
     }
 }
 
@@ -84,12 +92,13 @@ impl LogWriter {
     ///
     /// It begins with a segment of its own: blocks behind a torn write are never written again under their number.
     pub fn new(end: LogEnd, segment_bytes: u64) -> Self {
-        let LogEnd { chain, next_segment, segments, unused } = end;
+        let LogEnd { chain, next_segment, segments, unused, is_start_implied } = end;
         let segment_bytes = segment_bytes.clamp(crate::limits::SEGMENT_BYTES_MIN, crate::limits::SEGMENT_BYTES_MAX);
         let segment_blocks = (segment_bytes / BLOCK_BYTES as u64) as u32;
         LogWriter {
             chain,
-            supply: SegmentSupply::new(chain.log, segment_blocks, next_segment, segments, unused),
+            supply: SegmentSupply::new(chain.log, segment_blocks, next_segment, segments, unused)
+                .keeping_unused(is_start_implied),
             tail: None,
             filling: Group::default(),
             filling_number: GroupNumber(1),

@@ -181,6 +181,8 @@ pub fn scan(
     let mut chain = start;
     let mut unused = Vec::new();
     // Whoever reads the log may know of a later start than the headers do: segments before it were removed.
+    let named = found.iter().rev().find_map(|segment| segment.header).map(|header| header.log_start.number);
+    let is_start_implied = named.is_some_and(|named| found.iter().all(|segment| segment.id.number != named));
     if let Some(log_start) = log_start(&found, &recycled).filter(|log_start| log_start.first >= start.next) {
         (chain.next, chain.previous_crc) = (log_start.first, log_start.previous_crc);
         let given_back = found.partition_point(|segment| segment.id.number < log_start.number);
@@ -212,7 +214,7 @@ pub fn scan(
     let used = segments.iter().rposition(|segment| segment.is_used).map_or(0, |last| last + 1);
     unused.extend(segments[used..].iter().map(|segment| segment.id.number));
     let segments = segments[..used].iter().filter_map(|segment| segment.start).collect();
-    let end = LogEnd { chain, next_segment, segments, unused };
+    let end = LogEnd { chain, next_segment, segments, unused, is_start_implied };
     Ok(ScanResult { end, frames, torn_frames, damage, footers_used })
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct SegmentSupply {
     /// Segments that become the next ones under new numbers, or are removed.
     recyclable: VecDeque<SegmentNumber>,
     is_removing: bool,
+    /// None is removed: one of them shows where the log begins, which no header says yet.
+    keeps_recyclable: bool,
     /// How many are made ahead.
     spares_wanted: usize,
 }
@@ -64,8 +66,15 @@ impl SegmentSupply {
             retired: VecDeque::new(),
             recyclable: unused.into(),
             is_removing: false,
+            keeps_recyclable: false,
             spares_wanted: SPARE_SEGMENTS,
         }
+    }
+
+    /// Keeps the unused segments until a header that says where the log begins is durable. They may be made into others, which
+    /// changes nothing in them.
+    pub fn keeping_unused(self, keeps_recyclable: bool) -> Self {
+        SegmentSupply { keeps_recyclable, ..self }
     }
 
     pub fn set_spares(&mut self, spares: usize) {
@@ -100,7 +109,7 @@ impl SegmentSupply {
         if matches!(self.making, Making::Idle | Making::Again) && self.spares.len() < self.spares_wanted {
             return Some(self.make(|supply| supply.recyclable.pop_front()));
         }
-        if self.recyclable.len() > RECYCLABLE_SEGMENTS_MAX && !self.is_removing {
+        if self.recyclable.len() > RECYCLABLE_SEGMENTS_MAX && !self.is_removing && !self.keeps_recyclable {
             self.is_removing = true;
             let number = self.recyclable.pop_front()?;
             return Some(Request::Remove { segment: SegmentId { log: self.log, number } });
@@ -175,6 +184,7 @@ impl SegmentSupply {
 
     /// It is durable that the log begins with this segment.
     pub fn give_back_before(&mut self, number: SegmentNumber) {
+        self.keeps_recyclable = false;
         while let Some(retired) = self.retired.pop_front_if(|retired| *retired < number) {
             self.recyclable.push_back(retired);
             self.retry();
@@ -185,6 +195,38 @@ impl SegmentSupply {
     pub fn retire_before(&mut self, number: SegmentNumber) {
         while let Some(oldest) = self.used.pop_front_if(|oldest| oldest.number < number) {
             self.retired.push_back(oldest.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_no_header_says_where_the_log_begins_no_segment_is_removed() {
+        let numbers = |range: std::ops::Range<u64>| range.map(SegmentNumber).collect::<Vec<_>>();
+        for is_start_implied in [false, true] {
+            let used = SegmentStart { number: SegmentNumber(3), first: FrameSequence(9), previous_crc: 0 };
+            let supply = SegmentSupply::new(LogId(0), 8, SegmentNumber(9), vec![used], numbers(4..9));
+            let mut supply = supply.keeping_unused(is_start_implied);
+            let mut removed = 0;
+            for made in 9..20 {
+                match supply.poll(0) {
+                    Some(Request::Make { from, .. }) => {
+                        assert!(from.is_some(), "there are unused ones");
+                        assert_eq!(supply.on_made(SegmentNumber(made), Ok(())), None);
+                    }
+                    Some(Request::Remove { .. }) => {
+                        removed += 1;
+                        assert_eq!(supply.on_removed(Ok(())), None);
+                    }
+                    _ => break,
+                }
+            }
+            assert_eq!(removed > 0, !is_start_implied);
+            supply.give_back_before(SegmentNumber(3));
+            assert_eq!(matches!(supply.poll(0), Some(Request::Remove { .. })), is_start_implied);
         }
     }
 }

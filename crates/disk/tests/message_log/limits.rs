@@ -89,6 +89,32 @@ fn a_full_disk_is_left_alone_while_nothing_is_alive() {
 }
 
 #[test]
+fn after_a_full_disk_lives_in_which_nothing_is_written_do_not_lose_where_the_log_begins() {
+    for seed in seeds(60) {
+        let mut world = World::new(seed, Bodies::Big);
+        fill(&mut world, 3 + seed % 8);
+        if world.random.chance(2) {
+            settle_all(&mut world);
+        }
+        for queue in world.queues.clone() {
+            for position in world.model.live(queue) {
+                if world.random.chance(2) {
+                    world.settle(queue, position, 1);
+                }
+            }
+        }
+        let us = world.random.below(2_000_000);
+        world.run_for(us);
+        world.crash();
+        world.disk.set_capacity(1_000 * SEGMENT_BYTES_MIN);
+        for _ in 0..3 {
+            world.run_for(2_000_000);
+            world.crash();
+        }
+    }
+}
+
+#[test]
 fn a_disk_that_gets_space_from_elsewhere_is_tried_again() {
     let mut world = World::new(1, Bodies::Big);
     fill(&mut world, 10);

@@ -28,7 +28,7 @@ fn shard_json(shard: &ShardStoreMetrics) -> Json {
 }
 
 fn fields(metrics: &StoreMetrics) -> impl Iterator<Item = (&'static str, Json)> + '_ {
-    let times = &metrics.write_times;
+    let times = &metrics.disk.write_times;
     let quantile = |share: f64| times.quantile_us(share).map_or(Json::Null, number);
     let bucket = |(end_us, count): (u64, u64)| Json::List(vec![number(end_us), number(count)]);
     let times = [

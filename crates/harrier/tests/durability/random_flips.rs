@@ -201,8 +201,15 @@ fn what_is_lost_is_said(
     frames: &BTreeMap<(LogId, FrameSequence), Vec<MessageId>>,
     what: &str,
 ) {
-    let broker = StoredBroker::try_start(folder, &["--store-lose-damaged"]);
-    let broker = broker.unwrap_or_else(|(_, log)| panic!("{what}: it does not start without what is damaged: {log}"));
+    let broker = match StoredBroker::try_start(folder, &["--store-lose-damaged"]) {
+        Ok(broker) => broker,
+        // Without any definition there would be no message, either: a backup is better.
+        Err((_, log)) => {
+            let is_named = log.contains("the journal of definitions has lost its beginning");
+            assert!(is_named && what.contains("definitions"), "{what}: {log}");
+            return;
+        }
+    };
     let lines = broker.start_log.lines().map(|line| serde_json::from_str(line).expect("JSON"));
     let lines: Vec<serde_json::Value> = lines.collect();
     let damage = |message: &str| {

@@ -1,43 +1,18 @@
 use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
 use broker::{BodyRef, Content, Message, PagedMessage, QueuePosition};
 use catalog::QueueUid;
-use disk::{Disk, DiskFaults, SimulatedDisk};
+use disk::{DiskFaults, SimulatedDisk};
 use slab::{Pool, PoolOptions};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use store::limits::{SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MIN};
-use store::{Completion, DiskError, LogId, RecoveredLog, Request, StoreTag};
+use store::{LogId, RecoveredLog, StoreTag};
 
 /// A disk that a test keeps a hold of.
-#[derive(Clone)]
-struct HeldDisk(Arc<Mutex<SimulatedDisk>>);
+type HeldDisk = Arc<Mutex<SimulatedDisk>>;
 
-impl HeldDisk {
-    fn new(seed: u64) -> Self {
-        HeldDisk(Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default()))))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SimulatedDisk> {
-        self.0.lock().expect("nobody panics with it")
-    }
-}
-
-impl Disk for HeldDisk {
-    fn submit(&mut self, request: Request) {
-        self.lock().submit(request);
-    }
-
-    fn poll(&mut self) -> Option<Completion> {
-        self.lock().poll()
-    }
-
-    fn under_way(&self) -> usize {
-        self.lock().under_way()
-    }
-
-    fn free_bytes(&self) -> Result<u64, DiskError> {
-        self.lock().free_bytes()
-    }
+fn held_disk(seed: u64) -> HeldDisk {
+    Arc::new(Mutex::new(SimulatedDisk::new(seed, DiskFaults::default())))
 }
 
 struct PagingStore {
@@ -67,7 +42,7 @@ impl PagingStore {
     }
 
     fn with_spill_capacity(spill_capacity: u64) -> PagingStore {
-        let disk = HeldDisk::new(1);
+        let disk = held_disk(1);
         let options = MessageStoreOptions {
             segment_bytes: SEGMENT_BYTES_MIN,
             sync: StoreSync::Always,
@@ -78,8 +53,8 @@ impl PagingStore {
         let spill = Arc::new(Mutex::new(None));
         let opened = Arc::clone(&spill);
         store.set_spill(Box::new(move || {
-            let disk = HeldDisk::new(2);
-            disk.lock().set_capacity(spill_capacity);
+            let disk = held_disk(2);
+            disk.lock().expect("nobody panics with it").set_capacity(spill_capacity);
             *opened.lock().expect("nobody panics with it") = Some(disk.clone());
             Ok(Box::new(disk))
         }));
@@ -120,7 +95,7 @@ impl PagingStore {
             self.store.complete(self.now_us);
             self.store.submit(0, self.now_us);
             for disk in [Some(self.disk.clone()), self.spill()].into_iter().flatten() {
-                disk.lock().set_now(self.now_us);
+                disk.lock().expect("nobody panics with it").set_now(self.now_us);
             }
         }
     }
@@ -206,16 +181,20 @@ fn queues_with_little_in_each_group_are_spilled_and_read_from_there() {
     // What is in the log as well has its history there, and is not read from it.
     world.store.mark_delivered(queues[40], QueuePosition(1));
     world.store.forget(queues[40], QueuePosition(50), 1);
-    let segments = world.disk.lock().segments(LOG);
+    let segments = world.disk.lock().expect("nobody panics with it").segments(LOG);
     for number in segments {
         for block in 1..1_000 {
-            world.disk.lock().flip_bit(store::SegmentId { log: LOG, number }, store::Block(block), 3);
+            world.disk.lock().expect("nobody panics with it").flip_bit(
+                store::SegmentId { log: LOG, number },
+                store::Block(block),
+                3,
+            );
         }
     }
     let page = world.page_in(queues[40], 1..100);
     assert_eq!(page.len(), 98);
     assert!(page[0].redelivered && !page[1].redelivered);
-    assert!(!spill.lock().segments(LOG).is_empty());
+    assert!(!spill.lock().expect("nobody panics with it").segments(LOG).is_empty());
     assert!(world.store.failure().is_none());
 }
 
@@ -245,7 +224,7 @@ fn without_space_for_the_spill_log_messages_stay_in_memory_but_for_those_that_th
     assert!(world.page_out(queue(5), 20..30));
     assert_eq!(world.positions_in(queue(5), 1..30), (1..10).chain(20..30).collect::<Vec<_>>());
     let spill = world.spill().expect("it was opened");
-    spill.lock().set_capacity(u64::MAX);
+    spill.lock().expect("nobody panics with it").set_capacity(u64::MAX);
     world.run();
     assert!(world.page_out(queue(5), 10..20), "there is space again");
     assert!(world.store.failure().is_none());
@@ -258,14 +237,21 @@ fn damage_and_errors_of_the_spill_log_end_the_store() {
         assert!(world.page_out(queue(5), 1..100));
         world.run();
         let spill = world.spill().expect("it was opened");
-        let segments = spill.lock().segments(LOG);
+        let segments = spill.lock().expect("nobody panics with it").segments(LOG);
         for number in segments.into_iter().filter(|_| is_damaged) {
-            spill.lock().flip_bit(store::SegmentId { log: LOG, number }, store::Block(1), 900);
+            spill.lock().expect("nobody panics with it").flip_bit(
+                store::SegmentId { log: LOG, number },
+                store::Block(1),
+                900,
+            );
         }
         if !is_damaged {
-            spill.lock().set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
+            spill
+                .lock()
+                .expect("nobody panics with it")
+                .set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
         }
-        spill.lock().set_now(world.now_us);
+        spill.lock().expect("nobody panics with it").set_now(world.now_us);
         world.store.page_in(queue(5), QueuePosition(1), QueuePosition(100));
         for _ in 0..3 {
             world.run();

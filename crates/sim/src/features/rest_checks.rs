@@ -77,17 +77,19 @@ impl<'a> RestChecker<'a> {
         if client.blocked && !self.is_blocking && client.state == ConnectionState::Open {
             report(format!("at rest: client {uid} is blocked, and no limit is reached"));
         }
+        let mut pending = client.channels.iter().filter_map(|channel| channel.pending.as_ref());
+        let awaits_disk = is_disk_full(self.world) && pending.any(|pending| awaits_disk(&pending.request));
         let is_held = shards(self.world).all(|node| node.shard.broker().disk_alarm());
         let is_publishing = client.channels.iter().any(|channel| channel.is_open() && channel.has_published);
-        if is_held && is_publishing && !client.blocked && !client.cut && client.state == ConnectionState::Open {
+        // What a client sent behind a request that awaits the disk has not been looked at.
+        let is_read = !client.cut && !awaits_disk && client.state == ConnectionState::Open;
+        if is_held && is_publishing && is_read && !client.blocked {
             report(format!("at rest: a disk is full, and client {uid} publishes and is not told"));
         }
         // A client that has closed its connection does not learn that it is blocked.
         if self.is_blocking && (client.blocked || client.state == ConnectionState::Closing) {
             return;
         }
-        let mut pending = client.channels.iter().filter_map(|channel| channel.pending.as_ref());
-        let awaits_disk = is_disk_full(self.world) && pending.any(|pending| awaits_disk(&pending.request));
         if let Some(what) = client.waits_for().filter(|_| !awaits_disk) {
             report(format!("at rest: client {uid} {what}"));
         }
