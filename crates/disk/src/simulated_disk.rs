@@ -23,6 +23,8 @@ pub struct DiskFaults {
     pub read_error: u32,
     pub make_error: u32,
     pub remove_error: u32,
+    /// A footer cannot be written, as others cannot when writes fail.
+    pub footer_error: u32,
     /// A write is reported done and was not.
     pub lost_write: u32,
     /// A write is reported done and lies elsewhere in its segment.
@@ -333,7 +335,7 @@ impl SimulatedDisk {
         if !self.segments.contains_key(&segment) {
             return Err(not_found(segment));
         }
-        if self.happens(self.faults.write_error) {
+        if self.happens(self.faults.write_error) || self.happens(self.faults.footer_error) {
             return Err(failed(format!("cannot write the footer of {segment}: injected")));
         }
         self.footers.insert(segment, bytes);

@@ -11,7 +11,7 @@ use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNum
 use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US};
 use crate::log_event::LogEvent;
 use crate::log_metrics::LogMetrics;
-use crate::request::{Completion, DiskError, Request, SealedGroup};
+use crate::request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 use crate::segment_header::SegmentStart;
 use crate::segment_supply::SegmentSupply;
 use crate::sync_schedule::{SyncSchedule, UnsyncedWrites};
@@ -303,16 +303,15 @@ impl LogWriter {
             Completion::Synced { result, .. } => self.on_synced(result, now_us),
             Completion::Removed { result, .. } => self.supply.on_removed(result),
             Completion::Read { .. } => None,
-            Completion::FooterWritten { segment, result } => self.on_footer_written(segment, result),
+            Completion::FooterWritten { result, .. } => Self::on_footer_written(result),
         };
         self.failed |= matches!(event, Some(LogEvent::Failed(_)));
         event
     }
 
-    /// A segment does without its footer. It may have been given back in the meantime.
-    fn on_footer_written(&mut self, segment: SegmentId, result: Result<(), DiskError>) -> Option<LogEvent> {
-        let is_used = self.supply.used().iter().any(|used| used.number == segment.number);
-        result.err().filter(|_| is_used).map(LogEvent::NoFooter)
+    /// A segment does without its footer. One that has been given back meanwhile needs none.
+    fn on_footer_written(result: Result<(), DiskError>) -> Option<LogEvent> {
+        result.err().filter(|error| error.kind != DiskErrorKind::NotFound).map(LogEvent::NoFooter)
     }
 
     fn on_written(&mut self, sealed: SealedGroup, result: Result<(), DiskError>, now_us: u64) -> LogEvent {

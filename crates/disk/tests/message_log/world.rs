@@ -413,7 +413,22 @@ impl World {
     }
 
     pub fn remove(&mut self, segment: SegmentId) {
-        self.disk.submit(Request::Remove { segment });
+        self.do_at_once(Request::Remove { segment });
+    }
+
+    /// A segment has this footer.
+    pub fn put_footer(&mut self, number: SegmentNumber, bytes: Vec<u8>) {
+        self.do_at_once(Request::WriteFooter { segment: SegmentId { log: LOG, number }, bytes });
+    }
+
+    /// The footer that a segment has.
+    pub fn footer(&mut self, number: SegmentNumber) -> Option<Vec<u8>> {
+        self.disk.read_footer(SegmentId { log: LOG, number }).expect("a disk that can be read")
+    }
+
+    /// The disk does something that the log has not asked for.
+    fn do_at_once(&mut self, request: Request) {
+        self.disk.submit(request);
         self.now_us += 10_000_000;
         self.disk.set_now(self.now_us);
         while self.disk.poll().is_some() {}
