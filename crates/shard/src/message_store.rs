@@ -274,6 +274,11 @@ impl MessageStore {
         StoreMetrics { log: self.log.metrics(), disk: self.disk.metrics() }
     }
 
+    /// The same of the spill log.
+    pub fn spill_metrics(&self) -> StoreMetrics {
+        self.spill.as_ref().map_or_else(StoreMetrics::default, |spill| spill.metrics())
+    }
+
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.
     pub fn timer_us(&self) -> Option<u64> {
         let space_us = (self.is_low || self.is_full).then_some(self.space_checked_us + DISK_CHECK_INTERVAL_US);

@@ -5,6 +5,7 @@
 //! Owns:   the log and its disk, once the first page has gone out.
 
 use crate::logged_message::QueuedMessage;
+use crate::store_metrics::StoreMetrics;
 use disk::Disk;
 use std::ops::Range;
 use store::limits::SEGMENT_BYTES_DEFAULT;
@@ -121,6 +122,12 @@ impl Spill {
         while let Some(event) = open.log.take_event() {
             open.on_event(event, &mut self.failure);
         }
+    }
+
+    /// What has been written to it, and what it holds.
+    pub fn metrics(&self) -> StoreMetrics {
+        let metrics = |open: &OpenSpill| StoreMetrics { log: open.log.metrics(), disk: open.disk.metrics() };
+        self.open.as_ref().map_or_else(StoreMetrics::default, metrics)
     }
 
     /// Why it cannot be used any more.

@@ -53,6 +53,8 @@ pub struct ShardStoreMetrics {
     pub shard: ShardId,
     /// The log of the shard's messages.
     pub messages: StoreMetrics,
+    /// Its spill log; zeros until something was spilled.
+    pub spill: StoreMetrics,
     /// The journal of definitions, on the shard that has it.
     pub journal: Option<StoreMetrics>,
 }

@@ -56,7 +56,7 @@ pub const RECYCLABLE_SEGMENTS_MAX: usize = 1;
 pub const NO_SPACE_RETRY_US: u64 = 1_000_000;
 
 /// Segments that a log may have whatever is alive: with more, and more than twice what is alive, the oldest one is moved.
-pub const SEGMENTS_UNMOVED: usize = 4;
+pub const SEGMENTS_UNMOVED: usize = 2;
 
 /// Bytes that are read at once of a segment that is moved.
 pub const MOVE_READ_BYTES: usize = 1 << 20;

@@ -195,6 +195,8 @@ fn queues_with_little_in_each_group_are_spilled_and_read_from_there() {
     assert_eq!(page.len(), 98);
     assert!(page[0].redelivered && !page[1].redelivered);
     assert!(!spill.lock().expect("nobody panics with it").segments(LOG).is_empty());
+    let metrics = world.store.spill_metrics();
+    assert!(metrics.log.messages_written > 0 && metrics.disk.segments_made > 0, "{metrics:?}");
     assert!(world.store.failure().is_none());
 }
 
