@@ -149,6 +149,9 @@ impl Publishing<'_> {
                 if let Some(session) = self.sessions.get_mut(slot) {
                     session.has_published = true;
                 }
+                if first {
+                    self.sessions.notify_blocked(slot, fx);
+                }
                 return Ok(self.sessions.read_control(slot));
             }
         };
