@@ -12,6 +12,7 @@ pub mod arguments_target;
 pub mod certificates_target;
 pub mod deaths_target;
 pub mod definitions_target;
+pub mod footer_target;
 pub mod headers_target;
 pub mod market_target;
 mod one_shard;
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rdma", check: rdma_target::check, samples: rdma_target::samples },
     Target { name: "routing", check: routing_target::check, samples: routing_target::samples },
     Target { name: "store", check: store_target::check, samples: store_target::samples },
+    Target { name: "footer", check: footer_target::check, samples: footer_target::samples },
 ];
 
 #[cfg(test)]

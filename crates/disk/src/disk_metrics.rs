@@ -118,7 +118,8 @@ impl DiskMetrics {
             Completion::Written { .. } => sync == SyncMode::EachWrite,
             Completion::Removed { .. } => sync != SyncMode::Never,
             Completion::Synced { .. } => true,
-            Completion::Read { .. } => false,
+            // Nothing waits until a footer is durable.
+            Completion::Read { .. } | Completion::FooterWritten { .. } => false,
         };
         self.syncs += u64::from(is_synced);
     }

@@ -180,6 +180,10 @@ impl FileThread {
                 let result = self.folder.remove(segment);
                 Completion::Removed { segment, result }
             }
+            Request::WriteFooter { segment, bytes } => {
+                let result = self.folder.write_footer(segment, &bytes);
+                Completion::FooterWritten { segment, result }
+            }
         };
         TimedCompletion { completion, write_us }
     }

@@ -8,16 +8,18 @@ use crate::limits::MAKE_BYTES;
 use crate::write_gate::WriteGate;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::limits::BLOCK_BYTES;
+use store::limits::{BLOCK_BYTES, FOOTER_BYTES_MAX};
 use store::{AlignedBuffer, Block, DiskError, DiskErrorKind, LogId, SegmentId, SegmentNumber, SegmentReader};
 
-/// The end of a segment's name, and of one that is being made.
+/// The end of a segment's name, of its footer's, and of one that is being made.
 const SEGMENT_SUFFIX: &str = ".seg";
+const FOOTER_SUFFIX: &str = ".foot";
 const NEW_SUFFIX: &str = ".new";
 
 /// When what is written to a folder is durable.
@@ -45,7 +47,7 @@ pub struct SegmentFolder {
 }
 
 impl SegmentFolder {
-    /// Opens a folder that exists, and removes segments from it that were never made to the end.
+    /// Opens a folder that exists, and removes segments from it that were never made to the end, and footers without segments.
     pub fn open(path: &Path) -> Result<SegmentFolder, DiskError> {
         let mut folder = SegmentFolder::open_to_read(path)?;
         folder.remove_unfinished()?;
@@ -58,7 +60,8 @@ impl SegmentFolder {
     pub fn open_volatile(path: &Path) -> Result<SegmentFolder, DiskError> {
         let mut folder = SegmentFolder::open(path)?;
         for segment in folder.list(SEGMENT_SUFFIX)? {
-            folder.unlink(segment)?;
+            folder.remove_footer(segment)?;
+            folder.unlink(&file_name(segment, SEGMENT_SUFFIX))?;
         }
         folder.sync = SyncMode::Never;
         Ok(folder)
@@ -165,6 +168,11 @@ impl SegmentFolder {
         &self.path
     }
 
+    /// Where a segment's footer is, if it has one.
+    pub fn footer_path(&self, segment: SegmentId) -> PathBuf {
+        self.path.join(file_name(segment, FOOTER_SUFFIX))
+    }
+
     /// Where a segment is.
     pub fn segment_path(&self, segment: SegmentId) -> PathBuf {
         self.path.join(file_name(segment, SEGMENT_SUFFIX))
@@ -183,6 +191,7 @@ impl SegmentFolder {
         if let Some(number) = from {
             let old = SegmentId { log: segment.log, number };
             if self.is_recyclable(old, bytes)? {
+                self.remove_footer(old)?;
                 self.rename(&file_name(old, SEGMENT_SUFFIX), segment)?;
                 self.made().remove(&old);
                 self.set_written(segment, 0);
@@ -205,19 +214,40 @@ impl SegmentFolder {
         Ok(())
     }
 
-    /// Removes a segment; it may be gone already.
+    /// Removes a segment and its footer; they may be gone already.
     pub(crate) fn remove(&self, segment: SegmentId) -> Result<(), DiskError> {
-        self.unlink(segment)?;
+        self.remove_footer(segment)?;
+        self.made().remove(&segment);
+        self.unlink(&file_name(segment, SEGMENT_SUFFIX))?;
         self.sync_names()
     }
 
-    fn unlink(&self, segment: SegmentId) -> Result<(), DiskError> {
-        let name = file_name(segment, SEGMENT_SUFFIX);
-        self.made().remove(&segment);
-        match rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty()) {
+    fn remove_footer(&self, segment: SegmentId) -> Result<(), DiskError> {
+        self.unlink(&file_name(segment, FOOTER_SUFFIX))
+    }
+
+    /// Removes a file, which may be gone already.
+    fn unlink(&self, name: &str) -> Result<(), DiskError> {
+        match rustix::fs::unlinkat(&self.folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(disk_error("remove", &self.path.join(name), error)),
         }
+    }
+
+    /// Writes the footer of a segment, as a new file: a backup may have linked the old one.
+    pub(crate) fn write_footer(&self, segment: SegmentId, bytes: &[u8]) -> Result<(), DiskError> {
+        self.open_segment(segment, OFlags::RDONLY)?;
+        self.remove_footer(segment)?;
+        let (name, path) = (file_name(segment, FOOTER_SUFFIX), self.footer_path(segment));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.folder, &name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| disk_error("create", &path, error))?;
+        let written = File::from(file).write_all_at(bytes, 0).map_err(|error| disk_error("write", &path, error));
+        if written.is_err() {
+            // A part of a footer is none: if it cannot be removed either, its checksum says so.
+            let _unremoved = self.remove_footer(segment);
+        }
+        written
     }
 
     /// A backup may have linked a segment: its bytes must not change then.
@@ -290,9 +320,11 @@ impl SegmentFolder {
 
     fn remove_unfinished(&self) -> Result<(), DiskError> {
         for segment in self.list(NEW_SUFFIX)? {
-            let name = file_name(segment, NEW_SUFFIX);
-            rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty())
-                .map_err(|error| disk_error("remove", &self.path.join(name), error))?;
+            self.unlink(&file_name(segment, NEW_SUFFIX))?;
+        }
+        let segments: BTreeSet<SegmentId> = self.list(SEGMENT_SUFFIX)?.into_iter().collect();
+        for segment in self.list(FOOTER_SUFFIX)?.into_iter().filter(|segment| !segments.contains(segment)) {
+            self.remove_footer(segment)?;
         }
         Ok(())
     }
@@ -334,6 +366,21 @@ impl SegmentFolder {
 impl SegmentReader for SegmentFolder {
     fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
         self.read_as(OFlags::RDONLY, segment, block, buffer)
+    }
+
+    fn read_footer(&mut self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        let (name, path) = (file_name(segment, FOOTER_SUFFIX), self.footer_path(segment));
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(disk_error("open", &path, error)),
+        };
+        let mut bytes = Vec::new();
+        // A longer one is not read to its end, and so is none.
+        let read = file.take(FOOTER_BYTES_MAX as u64).read_to_end(&mut bytes);
+        read.map_err(|error| disk_error("read", &path, error))?;
+        Ok(Some(bytes))
     }
 }
 

@@ -23,6 +23,8 @@ pub struct DiskFaults {
     pub read_error: u32,
     pub make_error: u32,
     pub remove_error: u32,
+    /// A footer cannot be written, as others cannot when writes fail.
+    pub footer_error: u32,
     /// A write is reported done and was not.
     pub lost_write: u32,
     /// A write is reported done and lies elsewhere in its segment.
@@ -46,6 +48,8 @@ pub struct SimulatedDisk {
     faults: DiskFaults,
     now_us: u64,
     segments: BTreeMap<SegmentId, SimulatedSegment>,
+    /// Nothing of a footer is durable.
+    footers: BTreeMap<SegmentId, Vec<u8>>,
     pending: Vec<PendingRequest>,
     capacity_bytes: u64,
     damage: DamagedBlocks,
@@ -60,6 +64,7 @@ impl SimulatedDisk {
             faults,
             now_us: 0,
             segments: BTreeMap::new(),
+            footers: BTreeMap::new(),
             pending: Vec::new(),
             capacity_bytes: u64::MAX,
             damage: DamagedBlocks::default(),
@@ -91,6 +96,11 @@ impl SimulatedDisk {
         self.pending.iter().map(|pending| pending.due_us).filter(|&due_us| due_us > now_us).min()
     }
 
+    /// The segments of a log that have footers, in their order.
+    pub fn footers(&self, log: LogId) -> Vec<SegmentNumber> {
+        self.footers.keys().filter(|segment| segment.log == log).map(|segment| segment.number).collect()
+    }
+
     /// The segments of a log, in their order.
     pub fn segments(&self, log: LogId) -> Vec<SegmentNumber> {
         self.segments.keys().filter(|segment| segment.log == log).map(|segment| segment.number).collect()
@@ -115,17 +125,42 @@ impl SimulatedDisk {
         self.is_unreadable = is_unreadable;
     }
 
-    /// The power fails: what is under way has happened, has not, or in part. Nothing is completed.
+    /// The power fails: what is under way has happened, has not, or in part. Nothing is completed. Footers may be lost, and
+    /// parts of them.
     pub fn cut_power(&mut self) {
         for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
             match request {
                 Request::Write { segment, block, group } => self.tear(segment, block, group.bytes()),
-                Request::Make { .. } | Request::Remove { .. } if self.below(2) == 0 => {
+                Request::Make { .. } | Request::Remove { .. } | Request::WriteFooter { .. } if self.below(2) == 0 => {
                     // What it would have said is lost with whoever asked.
                     let _unheard = self.carry_out(request);
                 }
-                Request::Make { .. } | Request::Remove { .. } | Request::Read { .. } | Request::Sync { .. } => {}
+                Request::Make { .. }
+                | Request::Remove { .. }
+                | Request::Read { .. }
+                | Request::Sync { .. }
+                | Request::WriteFooter { .. } => {}
             }
+        }
+        self.tear_footers();
+    }
+
+    /// Footers are not synced: any of them may be gone, or cut off, or have zeros in place of some sectors.
+    fn tear_footers(&mut self) {
+        for (segment, mut bytes) in std::mem::take(&mut self.footers) {
+            match self.below(8) {
+                0 => continue,
+                1 => bytes.truncate(self.below(bytes.len() as u64) as usize),
+                2 => {
+                    for sector in bytes.chunks_mut(SECTOR_BYTES) {
+                        if self.below(2) == 0 {
+                            sector.fill(0);
+                        }
+                    }
+                }
+                _ => {}
+            }
+            self.footers.insert(segment, bytes);
         }
     }
 
@@ -184,6 +219,11 @@ impl SimulatedDisk {
         &self.damage
     }
 
+    /// No segment has a footer any more, as if none had been written.
+    pub fn lose_footers(&mut self) {
+        self.footers.clear();
+    }
+
     /// All blocks hold again what was reported written: as after a restore of a backup.
     pub fn repair(&mut self) {
         std::mem::take(&mut self.damage).repair(&mut self.segments);
@@ -194,6 +234,14 @@ impl SimulatedDisk {
         let mut segments = self.segments.clone();
         self.damage.clone().repair(&mut segments);
         UndamagedSegments { segments }
+    }
+
+    /// Flips a bit of a segment's footer, if it has one. Returns whether it has.
+    pub fn flip_footer_bit(&mut self, segment: SegmentId, bit: usize) -> bool {
+        let Some(bytes) = self.footers.get_mut(&segment) else { return false };
+        let len = bytes.len();
+        bytes[bit / 8 % len] ^= 1 << (bit % 8);
+        true
     }
 
     fn next_random(&mut self) -> u64 {
@@ -248,9 +296,13 @@ impl SimulatedDisk {
                 };
                 if result.is_ok() {
                     self.segments.remove(&segment);
+                    self.footers.remove(&segment);
                     self.damage.forget_segment(segment);
                 }
                 Completion::Removed { segment, result }
+            }
+            Request::WriteFooter { segment, bytes } => {
+                Completion::FooterWritten { segment, result: self.write_footer(segment, bytes) }
             }
         }
     }
@@ -260,7 +312,10 @@ impl SimulatedDisk {
             return Err(failed(format!("cannot make {segment}: injected")));
         }
         let from = from.map(|number| SegmentId { log: segment.log, number });
-        from.iter().for_each(|&from| self.damage.forget_segment(from));
+        if let Some(from) = from {
+            self.damage.forget_segment(from);
+            self.footers.remove(&from);
+        }
         let old = from.and_then(|from| self.segments.remove(&from));
         let made = match old.filter(|old| old.blocks == blocks) {
             Some(old) => old,
@@ -273,6 +328,17 @@ impl SimulatedDisk {
             None => SimulatedSegment::new(blocks),
         };
         self.segments.insert(segment, made);
+        Ok(())
+    }
+
+    fn write_footer(&mut self, segment: SegmentId, bytes: Vec<u8>) -> Result<(), DiskError> {
+        if !self.segments.contains_key(&segment) {
+            return Err(not_found(segment));
+        }
+        if self.happens(self.faults.write_error) || self.happens(self.faults.footer_error) {
+            return Err(failed(format!("cannot write the footer of {segment}: injected")));
+        }
+        self.footers.insert(segment, bytes);
         Ok(())
     }
 
@@ -366,6 +432,13 @@ impl SegmentReader for SimulatedDisk {
         }
         self.segments.get(&segment).map(|segment| segment.read(block, buffer)).ok_or_else(|| not_found(segment))
     }
+
+    fn read_footer(&mut self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        if self.is_unreadable {
+            return Err(failed(format!("cannot read the footer of {segment}: injected")));
+        }
+        Ok(self.footers.get(&segment).cloned())
+    }
 }
 
 /// What segments would hold without damage.
@@ -376,5 +449,9 @@ struct UndamagedSegments {
 impl SegmentReader for UndamagedSegments {
     fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
         self.segments.get(&segment).map(|segment| segment.read(block, buffer)).ok_or_else(|| not_found(segment))
+    }
+
+    fn read_footer(&mut self, _: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        Ok(None)
     }
 }

@@ -18,6 +18,8 @@ type ReadBlocks = Box<dyn FnMut(SegmentId, Block, &mut AlignedBuffer) -> usize>;
 
 /// A disk whose owner waits for completions.
 trait TestDisk: Disk {
+    /// The footer of a segment at the next start.
+    fn footer(&mut self, number: u64) -> Option<Vec<u8>>;
     /// Waits until there may be a completion.
     fn wait(&mut self);
     /// What reads the segments at the next start, and which there are.
@@ -79,6 +81,10 @@ impl Disk for TestFileDisk {
 }
 
 impl TestDisk for TestFileDisk {
+    fn footer(&mut self, number: u64) -> Option<Vec<u8>> {
+        let mut folder = SegmentFolder::open(&self.path).expect("the folder is there");
+        folder.read_footer(segment(number)).expect("a footer or none")
+    }
     fn wait(&mut self) {
         self.woken.recv().expect("the thread wakes its owner for each completion");
     }
@@ -91,6 +97,9 @@ impl TestDisk for TestFileDisk {
 }
 
 impl TestDisk for SimulatedDisk {
+    fn footer(&mut self, number: u64) -> Option<Vec<u8>> {
+        self.read_footer(segment(number)).expect("a footer or none")
+    }
     fn wait(&mut self) {
         let due_us = self.due_us().expect("something is under way");
         self.set_now(due_us);
@@ -182,6 +191,10 @@ impl SegmentReader for Reader {
         buffer: &mut AlignedBuffer,
     ) -> Result<usize, store::DiskError> {
         Ok((self.0)(segment, block, buffer))
+    }
+
+    fn read_footer(&mut self, _: SegmentId) -> Result<Option<Vec<u8>>, store::DiskError> {
+        Ok(None)
     }
 }
 
@@ -314,6 +327,57 @@ fn requests_beyond_what_the_thread_holds_are_completed_too() {
         assert_eq!(blocks, (0..requests as u32).collect::<Vec<_>>());
         assert_eq!(disk.under_way(), 0);
     });
+}
+
+fn write_footer(disk: &mut dyn TestDisk, number: u64, bytes: &[u8]) -> Result<(), DiskErrorKind> {
+    disk.submit(Request::WriteFooter { segment: segment(number), bytes: bytes.to_vec() });
+    let Completion::FooterWritten { segment: written, result } = complete(disk) else { panic!("another completion") };
+    assert_eq!(written, segment(number));
+    result.map_err(|error| error.kind)
+}
+
+#[test]
+fn a_footer_is_read_as_it_was_written_last() {
+    each_disk(|disk| {
+        make(disk, 1, None);
+        assert_eq!(disk.footer(1), None);
+        assert_eq!(write_footer(disk, 1, &[7; 5000]), Ok(()));
+        assert_eq!(disk.footer(1), Some(vec![7; 5000]));
+        assert_eq!(write_footer(disk, 1, b"shorter"), Ok(()));
+        assert_eq!(disk.footer(1).as_deref(), Some(&b"shorter"[..]));
+        assert_eq!(disk.reopen().1, [SegmentNumber(1)], "a footer is no segment");
+    });
+}
+
+#[test]
+fn a_footer_goes_with_its_segment() {
+    each_disk(|disk| {
+        make(disk, 1, None);
+        make(disk, 2, None);
+        for number in [1, 2] {
+            assert_eq!(write_footer(disk, number, b"footer"), Ok(()));
+        }
+        make(disk, 3, Some(1));
+        assert_eq!((disk.footer(1), disk.footer(3)), (None, None), "a recycled segment has none");
+        disk.submit(Request::Remove { segment: segment(2) });
+        complete(disk);
+        make(disk, 2, None);
+        assert_eq!(disk.footer(2), None, "nor has one that is made again");
+        assert_eq!(write_footer(disk, 9, b"footer"), Err(DiskErrorKind::NotFound));
+        assert_eq!(disk.footer(9), None);
+    });
+}
+
+#[test]
+fn a_footer_whose_segment_is_gone_is_removed_at_the_next_start() {
+    let mut disk = TestFileDisk::new();
+    make(&mut disk, 1, None);
+    assert_eq!(write_footer(&mut disk, 1, b"footer"), Ok(()));
+    let folder = SegmentFolder::open(&disk.path).expect("the folder is there");
+    std::fs::remove_file(folder.segment_path(segment(1))).expect("the segment is there");
+    assert!(folder.footer_path(segment(1)).exists());
+    assert_eq!(disk.footer(1), None);
+    assert!(!folder.footer_path(segment(1)).exists());
 }
 
 #[test]

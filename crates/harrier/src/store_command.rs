@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod footer_check;
 mod live_messages;
 mod log_steps;
 mod position_runs;
@@ -25,7 +26,8 @@ Looks at the durable store in the state folder of a broker that is stopped, with
 or has a broker that runs copy its state folder.
 
   check   reads every frame of every log, and says what is there and what is damaged. A write that was under
-          way when the broker was killed or the power failed is a torn tail, and no damage
+          way when the broker was killed or the power failed is a torn tail, and no damage. A footer that is not
+          that of its segment is named, and no damage either: the broker reads that segment when it starts
   show    lists the queues that have messages in the store
   backup  has a running broker make FOLDER, a new one on the file system of its state folder: a state folder
           with all that is durable at one moment. Most of it are links, which take no space until the broker
@@ -47,6 +49,8 @@ Examples
 /// What a command prints: on standard output, and the lines of what is wrong.
 struct StoreReport {
     text: String,
+    /// What costs time and loses nothing.
+    notes: Vec<String>,
     faults: Vec<String>,
 }
 
@@ -68,12 +72,12 @@ pub fn main(words: &[OsString]) -> ExitCode {
         StoreCommand::Check => check::check(&store),
         StoreCommand::Show { is_json } => queue_listing::show(&store, is_json),
     });
-    let StoreReport { text, faults } = match findings {
+    let StoreReport { text, notes, faults } = match findings {
         Ok(findings) => findings,
-        Err(why) => StoreReport { text: String::new(), faults: vec![why] },
+        Err(why) => StoreReport { text: String::new(), notes: Vec::new(), faults: vec![why] },
     };
     let printed = print(&text);
-    for fault in &faults {
+    for fault in notes.iter().chain(&faults) {
         print_error(&format!("harrier store: {fault}"));
     }
     if faults.is_empty() { printed } else { ExitCode::FAILURE }

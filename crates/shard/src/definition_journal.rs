@@ -199,7 +199,8 @@ impl DefinitionJournal {
             Completion::Made { .. }
             | Completion::Synced { .. }
             | Completion::Read { .. }
-            | Completion::Removed { .. } => None,
+            | Completion::Removed { .. }
+            | Completion::FooterWritten { .. } => None,
         };
         match self.writer.complete(completion, now_us)? {
             LogEvent::Durable(group) => {
@@ -211,6 +212,8 @@ impl DefinitionJournal {
                 Some(JournalEvent::NoSpace(error))
             }
             LogEvent::Space => Some(JournalEvent::Space),
+            // Its bodies are what a recovery needs: no footer would help.
+            LogEvent::NoFooter(_) => None,
             LogEvent::Failed(error) => Some(self.fail(error)),
         }
     }

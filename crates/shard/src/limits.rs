@@ -122,6 +122,11 @@ pub const JOURNAL_RETRY_US: u64 = 1_000_000;
 pub const GATED_TICKETS_MAX: usize = 64;
 /// How often a shard asks its disk for the free space, while it writes or there is too little.
 pub const DISK_CHECK_INTERVAL_US: u64 = 1_000_000;
+/// Bytes of messages that a shard reads before it begins, whatever memory there is: a tenth of a second's reading.
+pub const RECOVERY_LOADED_BYTES_MAX: u64 = 128 << 20;
+
+/// Bytes that a message takes beside its body, about: exchange, routing key, properties. What a page has is not read for them.
+pub const PAGED_MESSAGE_OVERHEAD_BYTES: u64 = 64;
 
 const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
 // The share of one user leaves receive buffers for others, if ports have as many as they may.

@@ -56,6 +56,10 @@ impl<R: SegmentReader> SegmentReader for LossyReader<R> {
             result => result,
         }
     }
+
+    fn read_footer(&mut self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        self.reader.read_footer(segment)
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +83,10 @@ mod tests {
                 to.fill(number as u8 + 1);
             }
             Ok(blocks.len() * BLOCK_BYTES)
+        }
+
+        fn read_footer(&mut self, _: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+            Ok(None)
         }
     }
 

@@ -1,15 +1,15 @@
 //! Recovery of a shard's messages: what its log has goes back to the queues, before any client connects.
 
 use crate::effects::ShardEffects;
-use crate::logged_message::{QueuedMessage, content_of};
+use crate::limits::{PAGED_MESSAGE_OVERHEAD_BYTES, RECOVERY_LOADED_BYTES_MAX, SPILL_SHARE_DIVISOR};
+use crate::logged_message::QueuedMessage;
 use crate::sessions::Sessions;
-use broker::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, PAGED_QUEUE_UID_FIRST};
 use broker::{Broker, Message, PageSummary, QueuePosition};
 use catalog::QueueUid;
 use std::time::Instant;
 use store::{
-    Damage, FoundMessage, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError, SegmentNumber,
-    SegmentReader, StoreTag, StoredMessage,
+    Damage, FoundMessage, FoundPage, LiveTotals, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError,
+    SegmentNumber, SegmentReader, StoreTag, StoredMessage,
 };
 
 /// A log that is to be recovered.
@@ -19,126 +19,76 @@ pub struct LogSource<'a, R> {
     pub log: LogId,
     pub segments: Vec<SegmentNumber>,
     pub on_damage: OnDamage,
-    /// Messages for which there is no memory stay in the log: the store that follows reads them
-    /// ([`MessageStore::set_spill`](crate::MessageStore::set_spill)).
-    pub may_page: bool,
+    /// Bytes of waiting messages that stay in memory, if others may stay on the disk as pages; otherwise zero.
+    pub paging_threshold: u64,
 }
 
-/// What a message that was found waits as until it is known to be alive.
-#[derive(Clone)]
-enum RestoredMessage {
-    InMemory(Message),
-    /// It stays where it is, and comes with its page.
-    Paged {
-        bytes: u64,
-        body_bytes: u64,
-        arrived_us: u64,
-        has_expiration: bool,
-    },
-}
+/// The flag of the expiration in the properties of a message, AMQP 0-9-1 §4.2.6.1.
+const EXPIRATION_FLAG: u16 = 1 << 8;
 
-/// Gives the broker core what is found: messages, and pages of those for which there is no memory.
+/// Gives the broker core what is found.
 struct MessageRestorer<'a> {
     broker: &'a mut Broker,
     effects: &'a mut ShardEffects,
-    /// Bytes of messages beyond which others stay in the log; zero for never.
     paging_threshold: u64,
-    /// The page that is begun, of the queue that is being restored.
-    page: Option<PageSummary>,
+}
+
+/// About what messages take in memory.
+fn memory_bytes(messages: u64, body_bytes: u64) -> u64 {
+    body_bytes.saturating_add(messages.saturating_mul(PAGED_MESSAGE_OVERHEAD_BYTES))
 }
 
 pub(crate) fn queue_of(uid: store::QueueUid) -> Option<QueueUid> {
     QueueUid::new(uid.0)
 }
 
-impl MessageRestorer<'_> {
-    /// Whether a message of this queue stays in the log. Delayed ones, whose queues are numbered as pages of others are, do not.
-    fn must_page(&self, queue: store::QueueUid) -> bool {
-        let used_bytes = broker::Effects::pool(self.effects).used_bytes() as u64;
-        self.paging_threshold > 0 && used_bytes > self.paging_threshold && queue.0 < PAGED_QUEUE_UID_FIRST
-    }
-
-    fn restore_page(&mut self, uid: QueueUid) {
-        if let Some(page) = self.page.take() {
-            self.broker.restore_page(uid, page);
-        }
-    }
-
-    /// A message goes to the page that is begun, or to the next one.
-    fn add_to_page(&mut self, uid: QueueUid, one: PageSummary) {
-        let has_capacity = |page: &PageSummary| {
-            let is_same_level = Position(page.first.0).level() == Position(one.first.0).level();
-            is_same_level && (page.count as usize) < PAGE_MESSAGES_MAX && page.bytes + one.bytes <= PAGE_BYTES_MAX
-        };
-        if !self.page.as_ref().is_some_and(has_capacity) {
-            self.restore_page(uid);
-        }
-        match &mut self.page {
-            Some(page) => {
-                page.end = one.end;
-                page.count += 1;
-                page.bytes += one.bytes;
-                page.body_bytes += one.body_bytes;
-                page.first_arrived_us = page.first_arrived_us.min(one.first_arrived_us);
-                page.last_arrived_us = page.last_arrived_us.max(one.last_arrived_us);
-                page.may_have_expiration |= one.may_have_expiration;
-            }
-            None => self.page = Some(one),
-        }
-    }
-}
-
 impl RecoverySink for MessageRestorer<'_> {
-    type Message = RestoredMessage;
+    type Message = Message;
 
     fn is_there(&mut self, queue: store::QueueUid) -> bool {
         queue_of(queue).is_some_and(|uid| self.broker.is_there(uid))
     }
 
-    fn message(&mut self, queue: store::QueueUid, message: &StoredMessage<'_>) -> RestoredMessage {
-        if !self.must_page(queue) {
-            let pool = broker::Effects::pool(self.effects);
-            return RestoredMessage::InMemory(QueuedMessage::read(message, pool).0);
-        }
-        let content = content_of(message);
-        RestoredMessage::Paged {
-            bytes: content.bytes() as u64,
-            body_bytes: message.body.len() as u64,
-            arrived_us: message.arrived_us,
-            has_expiration: content.properties().has_expiration(),
-        }
+    /// Delayed messages are needed at once: when their delay is over is in their content. Pages of a queue that has a small share
+    /// of the log take much reading for little: it has its messages as long as there is memory.
+    fn is_loaded(&mut self, queue: store::QueueUid, own: LiveTotals, log: LiveTotals) -> bool {
+        let is_delayed = queue_of(queue).is_none_or(|uid| self.broker.queue_of(uid).is_none());
+        let wanted = memory_bytes(log.messages, log.body_bytes);
+        let is_sparse = memory_bytes(own.messages, own.body_bytes) < own.log_bytes / SPILL_SHARE_DIVISOR;
+        let most = if is_sparse { self.paging_threshold } else { self.paging_threshold.min(RECOVERY_LOADED_BYTES_MAX) };
+        is_delayed || self.paging_threshold == 0 || wanted <= most
     }
 
-    fn restore(&mut self, queue: store::QueueUid, position: Position, message: RestoredMessage, found: FoundMessage) {
+    fn message(&mut self, message: &StoredMessage<'_>) -> Message {
+        QueuedMessage::read(message, broker::Effects::pool(self.effects)).0
+    }
+
+    fn restore(&mut self, queue: store::QueueUid, position: Position, message: Message, found: FoundMessage) {
         let uid = queue_of(queue).expect("only messages of queues that are there are restored");
-        let first = QueuePosition(position.0);
-        match message {
-            RestoredMessage::InMemory(message) => {
-                self.restore_page(uid);
-                let FoundMessage { was_delivered, times_returned } = found;
-                let is_taken =
-                    self.broker.restore_message(uid, first, message, was_delivered, times_returned, self.effects);
-                assert!(is_taken, "a queue that is there takes its messages in their order");
-            }
-            RestoredMessage::Paged { bytes, body_bytes, arrived_us, has_expiration } => {
-                let one = PageSummary {
-                    first,
-                    end: QueuePosition(position.0 + 1),
-                    count: 1,
-                    bytes,
-                    body_bytes,
-                    first_arrived_us: arrived_us,
-                    last_arrived_us: arrived_us,
-                    may_have_expiration: has_expiration,
-                };
-                self.add_to_page(uid, one);
-            }
-        }
+        let FoundMessage { was_delivered, times_returned } = found;
+        let position = QueuePosition(position.0);
+        let is_taken = self.broker.restore_message(uid, position, message, was_delivered, times_returned, self.effects);
+        assert!(is_taken, "a queue that is there takes its messages in their order");
+    }
+
+    fn restore_page(&mut self, queue: store::QueueUid, page: FoundPage) {
+        let uid = queue_of(queue).expect("only pages of queues that are there are restored");
+        let FoundPage { first, end, count, body_bytes, first_arrived_us, last_arrived_us, flags } = page;
+        let summary = PageSummary {
+            first: QueuePosition(first.0),
+            end: QueuePosition(end.0),
+            count: u32::try_from(count).expect("a page has a few thousand messages"),
+            bytes: memory_bytes(count, body_bytes),
+            body_bytes,
+            first_arrived_us,
+            last_arrived_us,
+            may_have_expiration: flags & EXPIRATION_FLAG > 0,
+        };
+        self.broker.restore_page(uid, summary);
     }
 
     fn finish(&mut self, queue: store::QueueUid, next: &[Position]) {
         let uid = queue_of(queue).expect("only queues that are there are restored");
-        self.restore_page(uid);
         let next: Vec<_> = next.iter().map(|position| QueuePosition(position.0)).collect();
         self.broker.finish_restore(uid, &next, self.effects);
     }
@@ -155,13 +105,12 @@ impl Sessions {
         source: LogSource<'_, R>,
         now: Instant,
     ) -> Result<RecoveredLog, ScanError> {
-        let Sessions { options, broker, effects, shared, .. } = self;
+        let Sessions { options, broker, effects, .. } = self;
         // What has expired meanwhile is found when the shard begins to tick.
         broker.set_now(options.time_us(now));
         broker.use_store();
-        let LogSource { reader, store, log, segments, on_damage, may_page } = source;
-        let paging_threshold = if may_page { shared.paging_threshold() } else { 0 };
-        let mut restorer = MessageRestorer { broker, effects, paging_threshold, page: None };
+        let LogSource { reader, store, log, segments, on_damage, paging_threshold } = source;
+        let mut restorer = MessageRestorer { broker, effects, paging_threshold };
         store::recover(reader, store, log, segments, on_damage, &mut restorer)
     }
 }

@@ -216,6 +216,7 @@ impl MessageStore {
             MessageLogEvent::Durable(ticket) => self.gate.on_durable(ticket.0),
             MessageLogEvent::NoSpace => self.is_full = true,
             MessageLogEvent::Space => self.is_full = false,
+            MessageLogEvent::NoFooter(error) => tracing::warn!(%error, "the next start takes longer"),
             MessageLogEvent::Damaged(damage) => self.damage.push(StoreDamage::wanted(damage)),
             MessageLogEvent::Lost(damage) => self.damage.push(StoreDamage::unwanted(damage)),
             MessageLogEvent::Scrubbed(damage) => tracing::error!(%damage, "a part of the store is damaged"),

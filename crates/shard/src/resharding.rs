@@ -28,8 +28,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use store::limits::MARK_DELAY_US;
 use store::{
-    Damage, DiskError, DiskErrorKind, FoundMessage, LogEnd, LogId, OnDamage, Position, RecoveredLog, RecoverySink,
-    ScanError, SegmentReader, StoreTag, StoredMessage, recover,
+    Damage, DiskError, DiskErrorKind, FoundMessage, FoundPage, LiveTotals, LogEnd, LogId, OnDamage, Position,
+    RecoveredLog, RecoverySink, ScanError, SegmentReader, StoreTag, StoredMessage, recover,
 };
 
 /// Where a store is written anew: empty folders.
@@ -73,7 +73,7 @@ impl Resharding {
         source: LogSource<'_, R>,
         wait: &mut dyn FnMut(),
     ) -> Result<RecoveredLog, ScanError> {
-        let LogSource { reader, store, log, segments, on_damage, may_page: _ } = source;
+        let LogSource { reader, store, log, segments, on_damage, paging_threshold: _ } = source;
         recover(reader, store, log, segments, on_damage, &mut LogCopy { to: self, wait })
     }
 
@@ -105,7 +105,12 @@ impl RecoverySink for LogCopy<'_> {
         self.to.home(queue).is_some()
     }
 
-    fn message(&mut self, _: store::QueueUid, message: &StoredMessage<'_>) -> Message {
+    /// All of them: pages cannot be copied.
+    fn is_loaded(&mut self, _: store::QueueUid, _: LiveTotals, _: LiveTotals) -> bool {
+        true
+    }
+
+    fn message(&mut self, message: &StoredMessage<'_>) -> Message {
         QueuedMessage::read(message, &self.to.pool).0
     }
 
@@ -129,6 +134,10 @@ impl RecoverySink for LogCopy<'_> {
                 (self.wait)();
             }
         }
+    }
+
+    fn restore_page(&mut self, queue: store::QueueUid, _: FoundPage) {
+        unreachable!("the messages of {queue:?} are loaded");
     }
 
     /// Positions go on behind those that are alive: the new log knows no others.
@@ -227,7 +236,7 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
         let log = LogId(number.into());
         folder.sync(log)?;
         let segments = folder.segments(log)?;
-        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, may_page: false };
+        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold: 0 };
         let copied = resharding.copy(source, &mut wait);
         copied.map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
     }

@@ -287,6 +287,11 @@ impl Shard {
         self.dispatcher.sessions.recover_messages(source, now)
     }
 
+    /// Bytes of waiting messages that the shard keeps in memory, if others may leave it.
+    pub fn paging_threshold(&self) -> u64 {
+        self.dispatcher.sessions.shared.paging_threshold()
+    }
+
     /// Has messages made durable from now on.
     pub fn set_store(&mut self, store: MessageStore) {
         let Sessions { broker, effects, shared, .. } = &mut self.dispatcher.sessions;

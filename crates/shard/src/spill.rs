@@ -178,8 +178,8 @@ impl Spill {
 impl OpenSpill {
     fn on_event(&mut self, event: MessageLogEvent, failure: &mut Option<String>, found: &mut Vec<StoreDamage>) {
         match event {
-            // Nobody waits for that.
-            MessageLogEvent::Durable(_) => {}
+            // Nobody waits for that, and it has no footers.
+            MessageLogEvent::Durable(_) | MessageLogEvent::NoFooter(_) => {}
             MessageLogEvent::NoSpace => self.is_full = true,
             MessageLogEvent::Space => self.is_full = false,
             MessageLogEvent::Damaged(damage) => found.push(StoreDamage::wanted(damage).spilled()),

@@ -128,7 +128,8 @@ impl OpenStore {
         let segments = folder.segments(log)?;
         let (store, on_damage) = (options.tag(), options.on_damage());
         let mut reader = folder.clone();
-        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, may_page: true };
+        let paging_threshold = shard.paging_threshold();
+        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold };
         let recovered = shard
             .recover_messages(source, now)
             .map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;

@@ -160,7 +160,7 @@ impl World {
             log: LOG,
             segments,
             on_damage: OnDamage::Fail,
-            may_page: false,
+            paging_threshold: 0,
         };
         let recovered = self.shard.recover_messages(source, self.now).expect("nothing is damaged");
         drop(reader);

@@ -126,6 +126,43 @@ fn what_was_confirmed_is_there_once_and_in_order_after_a_restart() {
 }
 
 #[test]
+fn what_is_more_than_may_wait_in_memory_is_there_in_order_after_a_restart() {
+    const MESSAGES: usize = 600;
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = || {
+        let mut options = options(folder.path(), |store| store);
+        // Half of it may wait, on two shards.
+        options.memory_bytes_max = 32 << 20;
+        Server::start(options).expect("a broker")
+    };
+    let body = |number: usize| [&number.to_le_bytes()[..], &[number as u8; 40_000]].concat();
+    let server = start();
+    let (mut client, channel) = connect(&server);
+    for number in 0..MESSAGES {
+        publish(&mut client, channel, "a", 2, &body(number));
+    }
+    assert_eq!(client.wait_confirms(channel, 0).expect("confirmed"), 0, "nothing is refused");
+    client.close().expect("closed");
+    stop(server);
+    let files = std::fs::read_dir(folder.path().join("log")).expect("a folder");
+    let names = files.map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"));
+    assert!(names.filter(|name| name.ends_with(".foot")).count() > 3, "complete segments have footers");
+    for numbers in [0..200, 200..MESSAGES] {
+        let is_last = numbers.end == MESSAGES;
+        let server = start();
+        let (mut client, channel) = connect(&server);
+        for number in numbers {
+            let message = get(&mut client, channel, "a").expect("a message");
+            assert!(message.body() == body(number), "message {number}");
+            client.ack(channel, message.delivery_tag, false).expect("acknowledged");
+        }
+        assert_eq!(get(&mut client, channel, "a").is_none(), is_last);
+        client.close().expect("closed");
+        stop(server);
+    }
+}
+
+#[test]
 fn a_queue_that_was_emptied_stays_empty() {
     let folder = tempfile::tempdir().expect("a folder");
     for life in 0..3 {

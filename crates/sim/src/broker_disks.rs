@@ -143,6 +143,10 @@ impl SegmentReader for SharedDisk {
     fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
         self.lock().disk.read(segment, block, buffer)
     }
+
+    fn read_footer(&mut self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        self.lock().disk.read_footer(segment)
+    }
 }
 
 /// Whether a disk is full.

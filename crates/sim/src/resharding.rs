@@ -50,7 +50,7 @@ impl NewStore<'_> {
             let (mut reader, log) = (disk.clone(), LogId(number as u32));
             let segments = disk.segments(log);
             let (store, on_damage) = (store_tag(), OnDamage::Fail);
-            let source = LogSource { reader: &mut reader, store, log, segments, on_damage, may_page: false };
+            let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold: 0 };
             resharding.copy(source, &mut wait).map_err(|error| format!("the log of shard {number}: {error}"))?;
         }
         resharding.finish(&mut wait).map_err(|error| error.text)?;

@@ -116,6 +116,9 @@ impl SimulatedWorld {
                 surveys.push(None);
                 continue;
             }
+            // The survey says what a start finds that reads everything. One by footers does not read what is not alive, and so
+            // does not find damage there.
+            disk.with(SimulatedDisk::lose_footers);
             let survey = survey(disks, at, disk)?;
             if let Some(violation) = survey.violation() {
                 return Err(format!("disk {at}: {violation}"));

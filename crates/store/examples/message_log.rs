@@ -65,6 +65,7 @@ impl MeasuredLog {
                 Request::Make { segment, .. } => Completion::Made { segment, result: Ok(()) },
                 Request::Sync { segment } => Completion::Synced { segment, result: Ok(()) },
                 Request::Remove { segment } => Completion::Removed { segment, result: Ok(()) },
+                Request::WriteFooter { segment, .. } => Completion::FooterWritten { segment, result: Ok(()) },
                 Request::Write { segment, group, .. } => {
                     self.written_bytes += group.bytes().len() as u64;
                     Completion::Written { segment, group, result: Ok(()) }

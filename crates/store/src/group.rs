@@ -10,7 +10,7 @@ use crate::limits::{
     BLOCK_BYTES, FRAME_BYTES_MAX, FRAME_BYTES_TARGET, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, MESSAGE_HEAD_BYTES_MAX,
     RECORD_OVERHEAD_BYTES_MAX, WHOLE_BODY_BYTES_MAX,
 };
-use crate::record::{StoredMessage, tag};
+use crate::record::{RecordReader, StoredMessage, tag};
 use crate::segment_header::{SegmentHeader, SegmentStart};
 use crate::varint::{self, VARINT_BYTES_MAX};
 
@@ -307,6 +307,14 @@ impl Group {
         }
         .write(&mut self.buffer[..BLOCK_BYTES]);
         0..self.at
+    }
+
+    /// The frames of a sealed group: where each begins in the buffer, and its records.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (usize, RecordReader<'_>)> {
+        self.frames.iter().map(|span| {
+            let records = &self.buffer[span.start + FRAME_HEADER_BYTES..span.end];
+            (span.start, RecordReader::of(records, span.records, span.time_base_us))
+        })
     }
 
     /// The buffer, for the range that [`Group::seal`] returned.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod footer;
 mod frame;
 mod group;
 mod ids;
@@ -33,6 +34,7 @@ mod uid_map;
 mod varint;
 
 pub use buffer::AlignedBuffer;
+pub use footer::{FOOTER_FORMAT, Footer, FooterEntry, FooterFault, FooterQueue, FooterWriter, MessageRun, SegmentEnd};
 pub use frame::{FORMAT, Frame, FrameFault, FrameHeader, FrameKind};
 pub use group::{Chain, Group, GroupFull, QueueCursor};
 pub use ids::{
@@ -46,7 +48,7 @@ pub use message_log::{
     MessageLogOptions,
 };
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
-pub use recovery::{FoundMessage, RecoveredLog, RecoverySink, recover};
+pub use recovery::{FoundMessage, FoundPage, LiveTotals, RecoveredLog, RecoverySink, recover};
 pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, scan};
 pub use scrub::ScrubOptions;

@@ -107,8 +107,20 @@ pub const SCRUB_BEGIN_US: u64 = 600_000_000;
 /// How long a scrub waits at most for a moment at which nothing is written.
 pub const SCRUB_PATIENCE_US: u64 = 1_000_000;
 
-/// Blocks from which on frames that are recovered go to the next extent: what is read to fetch a message of theirs.
+/// Blocks after which the next frame begins another extent: what has to be read to have one message of a segment with a footer.
 pub const EXTENT_BLOCKS: u32 = 64;
+
+/// Bytes of the largest footer. A segment that would need a larger one has none, and is read at the next start.
+pub const FOOTER_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of the footers that a recovery makes for segments that had none. Others are read at the next start, too.
+pub const FOUND_FOOTER_BYTES_MAX: usize = 16 << 20;
+
+/// Messages of a page that a recovery restores.
+pub const PAGE_MESSAGES_MAX: u64 = 4096;
+
+/// Bytes of the messages of such a page, unless it is one message.
+pub const PAGE_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes that a scan reads at once.
 pub const SCAN_BYTES: usize = 2 << 20;
@@ -136,3 +148,4 @@ const _: () = assert!(
     SCAN_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES,
     "a frame that begins in a piece is read whole at the second try"
 );
+const _: () = assert!(FOUND_FOOTER_BYTES_MAX >= FOOTER_BYTES_MAX, "the last segment of a life gets a footer");

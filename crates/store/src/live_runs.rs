@@ -32,7 +32,7 @@ impl LiveRun {
 }
 
 /// The runs of a level, by their positions.
-#[derive(Default, Debug)]
+#[derive(Default, PartialEq, Debug)]
 pub(crate) struct LiveRuns {
     runs: VecDeque<LiveRun>,
 }
@@ -59,6 +59,12 @@ impl LiveRuns {
             }
         }
         self.runs.push_back(LiveRun { first: position, count: 1, group, bytes });
+    }
+
+    /// Messages were found, behind those before them.
+    pub fn push_run(&mut self, run: LiveRun) {
+        debug_assert!(self.runs.back().is_none_or(|last| last.end() <= run.first), "runs come in their order");
+        self.runs.push_back(run);
     }
 
     /// A message that is in the middle of others: it was written again, or out of order.

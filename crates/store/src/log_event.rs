@@ -12,6 +12,8 @@ pub enum LogEvent {
     NoSpace(DiskError),
     /// There is space again.
     Space,
+    /// The footer of a segment could not be written: the next start reads the segment.
+    NoFooter(DiskError),
     /// The log cannot be written any more.
     Failed(DiskError),
 }

@@ -1,16 +1,17 @@
 //! Appends to a log: one group is written at a time, and what comes meanwhile fills the next.
 //!
 //! Enters: records; completions of the disk.  Leaves: requests to the disk; which group is durable.
-//! Owns:   the groups, and where in the last segment of its log the next one goes.
+//! Owns:   the groups, where in the last segment of its log the next one goes, and the footer of that segment.
 //!
 //! After a write that failed nothing is written again: what the disk has of those blocks cannot be known.
 
+use crate::footer::{EncodedFooter, FooterWriter, SegmentEnd};
 use crate::group::{Chain, Group, GroupFull};
 use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNumber, StoreTag};
 use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US};
 use crate::log_event::LogEvent;
 use crate::log_metrics::LogMetrics;
-use crate::request::{Completion, DiskError, Request, SealedGroup};
+use crate::request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 use crate::segment_header::SegmentStart;
 use crate::segment_supply::SegmentSupply;
 use crate::sync_schedule::{SyncSchedule, UnsyncedWrites};
@@ -79,6 +80,10 @@ pub struct LogWriter {
     syncs: Option<SyncSchedule>,
     /// What was written: groups, marks and their bytes.
     written: LogMetrics,
+    /// The footer of the last segment, if footers are written.
+    footer: Option<FooterWriter>,
+    /// Footers of segments that are complete.
+    footers: VecDeque<EncodedFooter>,
     failed: bool,
 }
 
@@ -103,6 +108,8 @@ impl LogWriter {
             unmarked_since_us: None,
             syncs: None,
             written: LogMetrics::default(),
+            footer: None,
+            footers: VecDeque::new(),
             failed: false,
         }
     }
@@ -111,6 +118,12 @@ impl LogWriter {
     /// the end of the process; it survives a power failure once it is synced.
     pub fn sync_later(&mut self, interval_us: u64) {
         self.syncs = Some(SyncSchedule::new(interval_us));
+    }
+
+    /// Writes a footer for each segment that is complete, and these, which a recovery has made.
+    pub(crate) fn write_footers(&mut self, found: Vec<EncodedFooter>) {
+        self.footer = Some(FooterWriter::new(self.chain.store, self.chain.log));
+        self.footers = found.into();
     }
 
     /// Appends what `put` puts into a group, in the next one if this one has no capacity for it. Returns the group that must be
@@ -250,7 +263,7 @@ impl LogWriter {
             return Some(request);
         }
         if self.writing.is_some() {
-            return None;
+            return self.poll_footer();
         }
         let is_due = self.mark_us().is_some_and(|mark_us| mark_us <= now_us);
         let is_empty = !self.has_pending();
@@ -261,9 +274,15 @@ impl LogWriter {
         }
         let has_group = !self.waiting.is_empty() || ((flush || is_due) && !self.filling.is_empty());
         if !has_group {
-            return None;
+            return self.poll_footer();
         }
         self.write_group()
+    }
+
+    /// A footer to write: behind the groups, as nobody waits for it.
+    fn poll_footer(&mut self) -> Option<Request> {
+        let EncodedFooter { segment, bytes } = self.footers.pop_front()?;
+        Some(Request::WriteFooter { segment, bytes })
     }
 
     /// There may be space again: segments are made.
@@ -284,9 +303,15 @@ impl LogWriter {
             Completion::Synced { result, .. } => self.on_synced(result, now_us),
             Completion::Removed { result, .. } => self.supply.on_removed(result),
             Completion::Read { .. } => None,
+            Completion::FooterWritten { result, .. } => Self::on_footer_written(result),
         };
         self.failed |= matches!(event, Some(LogEvent::Failed(_)));
         event
+    }
+
+    /// A segment does without its footer. One that has been given back meanwhile needs none.
+    fn on_footer_written(result: Result<(), DiskError>) -> Option<LogEvent> {
+        result.err().filter(|error| error.kind != DiskErrorKind::NotFound).map(LogEvent::NoFooter)
     }
 
     fn on_written(&mut self, sealed: SealedGroup, result: Result<(), DiskError>, now_us: u64) -> LogEvent {
@@ -336,6 +361,7 @@ impl LogWriter {
         if !self.fits(blocks) || self.must_begin() {
             let (number, start) = self.supply.begin(self.chain.next, self.chain.previous_crc)?;
             log_start = Some(start);
+            self.begin_footer(number);
             // Its first block is the header, which is written with the group.
             self.tail = Some(Tail { number, next_block: 0 });
         }
@@ -347,6 +373,9 @@ impl LogWriter {
         let tail = self.tail.as_mut()?;
         let block = Block(tail.next_block);
         let range = group.seal(&mut self.chain, tail.number, log_start);
+        if let Some(footer) = &mut self.footer {
+            add_group(footer, &group, block, range.start);
+        }
         tail.next_block += (range.len() / BLOCK_BYTES) as u32;
         let segment = SegmentId { log: self.chain.log, number: tail.number };
         self.writing = Some(Writing {
@@ -358,11 +387,36 @@ impl LogWriter {
         Some(Request::Write { segment, block, group: SealedGroup::new(group, range) })
     }
 
+    /// The last segment is complete, and another one begins.
+    fn begin_footer(&mut self, number: SegmentNumber) {
+        let Some(footer) = &mut self.footer else { return };
+        let Chain { log, next, previous_crc, .. } = self.chain;
+        let last = footer.segment().zip(self.tail.as_ref());
+        let end = last
+            .map(|(number, tail)| (number, SegmentEnd { next, last_crc: previous_crc, block: Block(tail.next_block) }));
+        if let Some((number, end)) = end
+            && let Some(bytes) = footer.finish(end)
+        {
+            self.footers.push_back(EncodedFooter { segment: SegmentId { log, number }, bytes });
+        }
+        footer.begin(SegmentStart { number, first: next, previous_crc });
+    }
+
     /// The group that is being filled waits, and another one is begun.
     fn begin_group(&mut self) {
         let mut next = self.unused.pop().unwrap_or_default();
         next.restart(&self.filling);
         self.waiting.push_back(std::mem::replace(&mut self.filling, next));
         self.filling_number.0 += 1;
+    }
+}
+
+/// Adds a group to the footer of its segment. It is written from this byte of its buffer on, at this block.
+fn add_group(footer: &mut FooterWriter, group: &Group, block: Block, from: usize) {
+    for (start, mut records) in group.frames() {
+        footer.begin_frame(Block(block.0 + ((start - from) / BLOCK_BYTES) as u32));
+        while let Some(record) = records.next_record().expect("a group that was filled by this program") {
+            footer.add(&record);
+        }
     }
 }

@@ -79,6 +79,8 @@ pub enum MessageLogEvent {
     NoSpace,
     /// There is space again.
     Space,
+    /// The footer of a segment could not be written: the next start reads the segment.
+    NoFooter(DiskError),
     /// Messages that are fetched cannot be read: the answer is without them.
     Damaged(MessageDamage),
     /// Messages that nobody fetches cannot be read: their segment was to be moved, and stays until they are settled.
@@ -164,6 +166,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         }
         let mut writer = LogWriter::new(recovered.end, options.segment_bytes);
         writer.set_spares(MESSAGE_SPARE_SEGMENTS);
+        if !options.is_volatile {
+            writer.write_footers(recovered.footers);
+        }
         MessageLog {
             writer,
             list: PendingList::new(),
@@ -365,6 +370,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             LogEvent::Durable(_) => self.tickets.complete().map(MessageLogEvent::Durable),
             LogEvent::NoSpace(_) => Some(MessageLogEvent::NoSpace),
             LogEvent::Space => Some(MessageLogEvent::Space),
+            LogEvent::NoFooter(error) => Some(MessageLogEvent::NoFooter(error)),
             LogEvent::Failed(error) => Some(self.fail(error)),
         }
     }

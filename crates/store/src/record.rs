@@ -126,10 +126,14 @@ pub struct RecordReader<'a> {
 
 impl<'a> RecordReader<'a> {
     pub fn new(frame: &Frame<'a>) -> Self {
-        let arrived_us = frame.header.time_base_us;
+        RecordReader::of(frame.records, frame.header.records, frame.header.time_base_us)
+    }
+
+    /// Reads so many records.
+    pub(crate) fn of(bytes: &'a [u8], records: u32, arrived_us: u64) -> Self {
         RecordReader {
-            rest: frame.records,
-            left: frame.header.records,
+            rest: bytes,
+            left: records,
             queues: Vec::new(),
             last_queue: 0,
             message: StoredMessage {

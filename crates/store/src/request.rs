@@ -40,7 +40,8 @@ impl fmt::Debug for SealedGroup {
 #[derive(Debug)]
 pub enum Request {
     /// Makes a segment of so many blocks, all of them written once, so that no later write changes the file's metadata. It and
-    /// its name are durable when it is done. With `from` it is that segment, which is not needed any more, under a new name.
+    /// its name are durable when it is done. With `from` it is that segment, which is not needed any more, under a new name, and
+    /// without its footer.
     Make { segment: SegmentId, blocks: u32, from: Option<SegmentNumber> },
     /// Writes a group. It is durable when it is done, unless the disk is one that syncs when it is asked to.
     Write { segment: SegmentId, block: Block, group: SealedGroup },
@@ -48,8 +49,10 @@ pub enum Request {
     Sync { segment: SegmentId },
     /// Fills the buffer, as far as the segment goes; if it is direct, with what the disk has, whatever of it is in a cache.
     Read { segment: SegmentId, block: Block, buffer: AlignedBuffer, is_direct: bool },
-    /// Removes a segment.
+    /// Removes a segment, with its footer.
     Remove { segment: SegmentId },
+    /// Writes the footer of a segment that exists, in place of one that it has. It need not be durable when it is done.
+    WriteFooter { segment: SegmentId, bytes: Vec<u8> },
 }
 
 /// What a disk has done. Requests may be completed in any order.
@@ -76,6 +79,10 @@ pub enum Completion {
         result: Result<usize, DiskError>,
     },
     Removed {
+        segment: SegmentId,
+        result: Result<(), DiskError>,
+    },
+    FooterWritten {
         segment: SegmentId,
         result: Result<(), DiskError>,
     },

@@ -8,6 +8,7 @@
 //! begins with that very frame: then the log ended there once before, and what is found in between never counted.
 
 use crate::buffer::AlignedBuffer;
+use crate::footer::Footer;
 use crate::frame::{self, Frame, FrameFault, FrameHeader};
 use crate::group::Chain;
 use crate::ids::{Block, FrameSequence, SegmentId, SegmentNumber};
@@ -22,6 +23,9 @@ use std::fmt;
 pub trait SegmentReader {
     /// Fills the buffer from a block on, and returns how many bytes were read: fewer only at the segment's end.
     fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError>;
+
+    /// The bytes of a segment's footer, if it has one.
+    fn read_footer(&mut self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError>;
 }
 
 /// Is told what a log contains, in its order.
@@ -32,6 +36,13 @@ pub trait RecordVisitor {
     fn on_record(&mut self, record: Record<'_>);
     /// Frames that had been durable are missing here.
     fn on_damage(&mut self, damage: &Damage);
+
+    /// Whether a segment's footer does in place of its frames.
+    fn takes_footers(&self) -> bool {
+        false
+    }
+    /// A segment is passed over, of which this is the footer.
+    fn on_footer(&mut self, _footer: &Footer<'_>) {}
 }
 
 /// Frames that had been durable and cannot be read.
@@ -85,6 +96,10 @@ pub enum ScanError {
         segment: SegmentId,
         block: Block,
     },
+    /// A segment does not have the messages that its footer names: a fault of the program that wrote it.
+    BadFooter {
+        segment: SegmentId,
+    },
     Disk(DiskError),
 }
 
@@ -105,6 +120,12 @@ impl fmt::Display for ScanError {
             ScanError::BadRecords { segment, block } => {
                 write!(f, "{segment} has records at block {} that do not parse", block.0)
             }
+            ScanError::BadFooter { segment } => {
+                write!(
+                    f,
+                    "{segment} does not have the messages that its footer names: without the footer it is read whole"
+                )
+            }
             ScanError::Disk(error) => error.fmt(f),
         }
     }
@@ -122,11 +143,13 @@ impl From<DiskError> for ScanError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanResult {
     pub end: LogEnd,
-    /// Frames that were read.
+    /// Frames that were read, or whose segments' footers were.
     pub frames: u64,
     /// Frames behind the log's end that had been written and not been durable.
     pub torn_frames: u64,
     pub damage: Vec<Damage>,
+    /// Segments that were passed over.
+    pub footers_used: u64,
 }
 
 /// Reads a log in the segments with these numbers: from where the last of them says that it begins, or else from `start`.
@@ -173,24 +196,24 @@ pub fn scan(
         frames: 0,
         torn_frames: 0,
         damage: Vec::new(),
+        footers_used: 0,
     };
     let mut place = Place { segment: 0, block: 0 };
     while place.segment < scan.segments.len() {
-        place = scan.read_segment(place, &mut buffer)?;
+        place = match scan.pass_by_footer(place) {
+            Some(next) => next,
+            None => scan.read_segment(place, &mut buffer)?,
+        };
     }
     scan.end_search();
-    let Scan { mut chain, segments, frames, torn_frames, damage, .. } = scan;
+    let Scan { mut chain, segments, frames, torn_frames, damage, footers_used, .. } = scan;
     chain.synced = FrameSequence(chain.next.0 - 1);
     // Segments are used in their order: what is unused behind the last one was made ahead.
     let used = segments.iter().rposition(|segment| segment.is_used).map_or(0, |last| last + 1);
     unused.extend(segments[used..].iter().map(|segment| segment.id.number));
     let segments = segments[..used].iter().filter_map(|segment| segment.start).collect();
-    Ok(ScanResult {
-        end: LogEnd { chain, next_segment, segments, unused, is_start_implied },
-        frames,
-        torn_frames,
-        damage,
-    })
+    let end = LogEnd { chain, next_segment, segments, unused, is_start_implied };
+    Ok(ScanResult { end, frames, torn_frames, damage, footers_used })
 }
 
 /// Where the log begins: the header of its last segment knows best. If that one was given back since, behind it.
@@ -262,9 +285,37 @@ struct Scan<'a, R, V> {
     frames: u64,
     torn_frames: u64,
     damage: Vec<Damage>,
+    footers_used: u64,
 }
 
 impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
+    /// Passes a whole segment, if its footer fits all that is known of it: the frames before it, its own header, and that of
+    /// the next one, which says that all frames before it had been durable and what the last one was.
+    fn pass_by_footer(&mut self, at: Place) -> Option<Place> {
+        if at.block > 0 || self.search.is_some() || !self.visitor.takes_footers() {
+            return None;
+        }
+        let found = &self.segments[at.segment];
+        let start = found.header?.start();
+        let next = self.segments.get(at.segment + 1)?.header?;
+        if (start.first, start.previous_crc) != (self.chain.next, self.chain.previous_crc) {
+            return None;
+        }
+        // A footer that cannot be read is as good as none: if the disk has failed the segment cannot be read either.
+        let bytes = self.reader.read_footer(found.id).ok().flatten()?;
+        let footer = Footer::read(&bytes).ok()?;
+        let is_own = (footer.store, footer.segment(), footer.start) == (self.chain.store, found.id, start);
+        if !is_own || (footer.end.next, footer.end.last_crc) != (next.first, next.previous_crc) {
+            return None;
+        }
+        self.visitor.on_footer(&footer);
+        self.segments[at.segment].is_used = true;
+        (self.chain.next, self.chain.previous_crc) = (next.first, next.previous_crc);
+        self.frames += footer.frames();
+        self.footers_used += 1;
+        Some(Place { segment: at.segment + 1, block: 0 })
+    }
+
     /// Reads a segment from a block on. Returns where to go on.
     fn read_segment(&mut self, from: Place, buffer: &mut AlignedBuffer) -> Result<Place, ScanError> {
         let id = self.segments[from.segment].id;

@@ -75,6 +75,10 @@ impl SegmentReader for Segments {
         }
         Ok(filled)
     }
+
+    fn read_footer(&mut self, _: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        Ok(None)
+    }
 }
 
 /// Where a frame lies, and the numbers that it holds.
@@ -208,7 +212,7 @@ impl World {
                         assert!(unsynced.syncing.is_none() && self.interval_us.is_some(), "one sync at a time");
                         unsynced.syncing = Some((unsynced.writes.len(), written));
                     }
-                    Request::Read { .. } => panic!("a writer reads nothing"),
+                    Request::Read { .. } | Request::WriteFooter { .. } => panic!("this writer does nothing else"),
                 }
             }
             if done >= writes && (under_way.is_some() || self.random.chance(4)) {
@@ -398,8 +402,8 @@ fn with_a_mark_behind_it_each_flipped_bit_is_damage() {
                     world.segments.write(segment.number, block, group.bytes(), || true);
                     writer.complete(Completion::Written { segment, group, result: Ok(()) }, now_us);
                 }
-                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } => {
-                    panic!("a writer reads and removes nothing")
+                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } | Request::WriteFooter { .. } => {
+                    panic!("this writer does nothing else")
                 }
             }
         }

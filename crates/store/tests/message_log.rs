@@ -69,7 +69,9 @@ impl Log {
                     let write = Completion::Written { segment, group, result: Ok(()) };
                     assert!(self.writing.replace(write).is_none(), "one write at a time");
                 }
-                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } => panic!("{request:?}"),
+                Request::Read { .. } | Request::Remove { .. } | Request::Sync { .. } | Request::WriteFooter { .. } => {
+                    panic!("{request:?}")
+                }
             }
         }
         let event = self.log.take_event();

@@ -1,6 +1,7 @@
 //! Logs of messages from a seed, with power cuts: after each, what was durable and not settled is there, what was durably
 //! settled is not, and commits count as a whole.
 
+mod footers;
 mod limits;
 mod messages;
 mod model;
@@ -95,7 +96,7 @@ fn big_lives(seed: u64) -> World {
 
 #[test]
 fn with_segments_given_back_and_moved_nothing_is_lost_and_the_disk_holds_little_more_than_what_is_alive() {
-    let (mut counts, mut reads, mut removed, mut moved) = (Counts::default(), 0, 0, 0);
+    let (mut counts, mut reads, mut removed, mut moved, mut footers) = (Counts::default(), 0, 0, 0, 0);
     let (mut fetches, mut messages) = (0, 0);
     // A moved message lost its count of returns when the power failed behind it.
     let seeds = and(seeds(40), &[1066, 1358]);
@@ -121,12 +122,14 @@ fn with_segments_given_back_and_moved_nothing_is_lost_and_the_disk_holds_little_
         world.crash();
         add(&mut counts, world.model.counts);
         reads += world.reads;
+        footers += world.footers_used;
     }
     println!(
-        "{number} seeds: {removed} segments were given back, {reads} pieces read to be moved, {moved} messages moved in \
-         last lives, {counts:?}"
+        "{number} seeds: {removed} segments were given back, {reads} pieces were read, {moved} messages moved in \
+         last lives, {footers} footers, {counts:?}"
     );
     println!("{fetches} fetches had {messages} messages");
     assert!(number < 20 || (reads > 20 && removed > 100 && moved > 20), "segments were moved");
+    assert!(number < 20 || footers > 100, "footers were read in place of segments");
     assert!(number < 20 || (fetches > 100 && messages > 1_000), "messages were fetched");
 }

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::LazyLock;
-use store::{Damage, FoundMessage, LoggedMessage, Position, QueueUid, RecoverySink, StoredMessage};
+use store::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
+use store::{
+    Damage, FoundMessage, FoundPage, LiveTotals, LoggedMessage, Position, QueueUid, RecoverySink, StoredMessage,
+};
 
 /// What bodies are cut out of.
 static PATTERN: LazyLock<Vec<u8>> =
@@ -81,6 +84,37 @@ pub struct Found {
     pub messages: BTreeMap<Key, (u64, FoundMessage)>,
     pub next: BTreeMap<QueueUid, Vec<Position>>,
     pub damage: Vec<Damage>,
+    /// Messages are restored as pages.
+    pub is_paged: bool,
+    pub pages: BTreeMap<QueueUid, Vec<FoundPage>>,
+    pub totals: LiveTotals,
+}
+
+impl Found {
+    /// These pages have the messages of the other recovery, which has read them.
+    pub fn check_pages(&self, read: &Found) {
+        assert!(self.messages.is_empty() && read.pages.is_empty());
+        let mut rest = read.messages.iter().peekable();
+        for (&queue, page) in self.pages.iter().flat_map(|(queue, pages)| pages.iter().map(move |page| (queue, page))) {
+            let mut count = 0;
+            while let Some(((_, position), (id, _))) =
+                rest.next_if(|((uid, position), _)| *uid == queue && (page.first..page.end).contains(position))
+            {
+                assert_eq!(position.level(), page.first.level());
+                let arrived_us = 1_000_000 + id;
+                assert!((page.first_arrived_us..=page.last_arrived_us).contains(&arrived_us));
+                let flags = if id % 40 > 1 { u16::from_be_bytes([*id as u8; 2]) } else { 0 };
+                assert_eq!(page.flags & flags, flags, "the flags of all messages are those of the page");
+                count += 1;
+            }
+            assert_eq!(page.count, count, "a page has what is alive of its positions");
+            assert!(count > 0 && count <= PAGE_MESSAGES_MAX);
+            assert!(page.body_bytes <= PAGE_BYTES_MAX || count == 1, "{page:?}");
+        }
+        assert!(rest.next().is_none(), "every message is on a page");
+        assert_eq!((self.totals, &self.next), (read.totals, &read.next));
+        assert_eq!(self.totals.messages, read.messages.len() as u64);
+    }
 }
 
 impl RecoverySink for Found {
@@ -90,15 +124,36 @@ impl RecoverySink for Found {
         self.queues.contains(&queue)
     }
 
-    fn message(&mut self, _: QueueUid, message: &StoredMessage<'_>) -> u64 {
+    fn is_loaded(&mut self, queue: QueueUid, own: LiveTotals, log: LiveTotals) -> bool {
+        assert!(self.queues.contains(&queue) && own.messages <= log.messages && own.log_bytes <= log.log_bytes);
+        self.totals = log;
+        !self.is_paged
+    }
+
+    fn message(&mut self, message: &StoredMessage<'_>) -> u64 {
         Message::id_of(message)
     }
 
     fn restore(&mut self, queue: QueueUid, position: Position, message: u64, found: FoundMessage) {
         assert!(self.queues.contains(&queue) && !self.next.contains_key(&queue));
-        let is_in_order = self.messages.range((queue, position)..=(queue, Position(u64::MAX))).next().is_none();
-        assert!(is_in_order, "the messages of a queue come in the order of their positions");
+        let behind =
+            self.messages.range((queue, position)..).next().map(|((queue, position), _)| (*queue, position.level()));
+        assert_ne!(
+            behind,
+            Some((queue, position.level())),
+            "the messages of a level come in the order of their positions"
+        );
         self.messages.insert((queue, position), (message, found));
+    }
+
+    fn restore_page(&mut self, queue: QueueUid, page: FoundPage) {
+        assert!(self.queues.contains(&queue) && !self.next.contains_key(&queue));
+        let pages = self.pages.entry(queue).or_default();
+        assert!(
+            page.first < page.end && pages.last().is_none_or(|last| last.end <= page.first),
+            "pages come in their order"
+        );
+        pages.push(page);
     }
 
     fn finish(&mut self, queue: QueueUid, next: &[Position]) {

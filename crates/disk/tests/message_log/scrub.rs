@@ -13,6 +13,13 @@ const INTERVAL_US: u64 = 3_600_000_000;
 /// A log that is scrubbed, and its sealed segments. It may do without the first of them.
 fn scrubbed(seed: u64) -> (World, Vec<SegmentNumber>) {
     let mut world = reclaimed(seed);
+    while world.log.metrics().segments_in_use < 4 {
+        let queue = world.any_queue();
+        world.append_new(queue);
+        world.log.await_durable(world.model.last_ticket());
+        world.run_for(3_000);
+    }
+    world.run_for(1_000_000);
     let (_, recovered) = world.recover().expect("a log");
     let mut sealed: Vec<SegmentNumber> = recovered.end.segments.iter().map(|start| start.number).collect();
     sealed.pop();

@@ -6,12 +6,54 @@ use disk::{Disk, DiskFaults, SimulatedDisk};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use store::{
-    DiskError, FetchId, Fetched, LogId, MessageLog, MessageLogEvent, MessageLogOptions, OnDamage, Position, QueueUid,
-    RecoveredLog, Request, SegmentId, StoreTag, Ticket, recover,
+    AlignedBuffer, Block, DiskError, FetchId, Fetched, LogId, MessageLog, MessageLogEvent, MessageLogOptions, OnDamage,
+    Position, QueueUid, RecoveredLog, Request, SegmentId, SegmentNumber, SegmentReader, StoreTag, Ticket, recover,
 };
 
 pub const STORE: StoreTag = StoreTag(77);
 pub const LOG: LogId = LogId(3);
+
+/// A disk that has lost all footers.
+struct WithoutFooters<'a>(&'a mut SimulatedDisk);
+
+impl SegmentReader for WithoutFooters<'_> {
+    fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
+        self.0.read(segment, block, buffer)
+    }
+
+    fn read_footer(&mut self, _: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        Ok(None)
+    }
+}
+
+/// What a disk has that may have more than segments.
+trait Listed: SegmentReader {
+    fn numbers(&self) -> Vec<SegmentNumber>;
+}
+
+impl Listed for SimulatedDisk {
+    fn numbers(&self) -> Vec<SegmentNumber> {
+        self.segments(LOG)
+    }
+}
+
+impl Listed for WithoutFooters<'_> {
+    fn numbers(&self) -> Vec<SegmentNumber> {
+        self.0.segments(LOG)
+    }
+}
+
+fn recover_from(
+    disk: &mut impl Listed,
+    queues: &[QueueUid],
+    is_paged: bool,
+) -> Result<(Found, RecoveredLog), store::ScanError> {
+    let queues: BTreeSet<QueueUid> = queues.iter().copied().collect();
+    let mut found = Found { queues, is_paged, ..Found::default() };
+    let segments = disk.numbers();
+    let recovered = recover(disk, STORE, LOG, segments, OnDamage::Fail, &mut found)?;
+    Ok((found, recovered))
+}
 
 /// xorshift64*.
 pub struct Random(u64);
@@ -67,6 +109,7 @@ pub struct World {
     next: BTreeMap<(QueueUid, u8), u64>,
     pub written_bytes: u64,
     pub reads: u64,
+    pub footers_used: u64,
     pub events: Vec<MessageLogEvent>,
     /// Fetches without an answer, by their numbers, in their order.
     fetches: VecDeque<Fetching>,
@@ -94,6 +137,7 @@ impl World {
             next: BTreeMap::new(),
             written_bytes: 0,
             reads: 0,
+            footers_used: 0,
             events: Vec::new(),
             fetches: VecDeque::new(),
             next_fetch: 0,
@@ -305,7 +349,7 @@ impl World {
             match &request {
                 Request::Write { group, .. } => self.written_bytes += group.bytes().len() as u64,
                 Request::Read { .. } => self.reads += 1,
-                Request::Make { .. } | Request::Remove { .. } | Request::Sync { .. } => {}
+                Request::Make { .. } | Request::Remove { .. } | Request::Sync { .. } | Request::WriteFooter { .. } => {}
             }
             self.disk.submit(request);
         }
@@ -358,17 +402,37 @@ impl World {
         self.log = MessageLog::new(recovered, self.options);
     }
 
+    /// Recovers the log: with footers as without them, and pages as messages.
     pub fn recover(&mut self) -> Result<(Found, RecoveredLog), store::ScanError> {
-        let queues: BTreeSet<QueueUid> = self.queues.iter().copied().collect();
-        let mut found = Found { queues, ..Found::default() };
-        let segments = self.disk.segments(LOG);
-        let recovered = recover(&mut self.disk, STORE, LOG, segments, OnDamage::Fail, &mut found)?;
+        let (found, recovered) = recover_from(&mut self.disk, &self.queues, false)?;
         assert_eq!(recovered.messages, found.messages.len() as u64);
+        let (read, without) = recover_from(&mut WithoutFooters(&mut self.disk), &self.queues, false)?;
+        assert_eq!(without.footers_used, 0);
+        assert!(recovered == without, "seed {}: {recovered:#?}\nwithout footers: {without:#?}", self.seed);
+        assert_eq!((&found.messages, &found.next), (&read.messages, &read.next), "seed {}", self.seed);
+        let (paged, _) = recover_from(&mut self.disk, &self.queues, true)?;
+        paged.check_pages(&found);
+        self.footers_used += recovered.footers_used;
         Ok((found, recovered))
     }
 
     pub fn remove(&mut self, segment: SegmentId) {
-        self.disk.submit(Request::Remove { segment });
+        self.do_at_once(Request::Remove { segment });
+    }
+
+    /// A segment has this footer.
+    pub fn put_footer(&mut self, number: SegmentNumber, bytes: Vec<u8>) {
+        self.do_at_once(Request::WriteFooter { segment: SegmentId { log: LOG, number }, bytes });
+    }
+
+    /// The footer that a segment has.
+    pub fn footer(&mut self, number: SegmentNumber) -> Option<Vec<u8>> {
+        self.disk.read_footer(SegmentId { log: LOG, number }).expect("a disk that can be read")
+    }
+
+    /// The disk does something that the log has not asked for.
+    fn do_at_once(&mut self, request: Request) {
+        self.disk.submit(request);
         self.now_us += 10_000_000;
         self.disk.set_now(self.now_us);
         while self.disk.poll().is_some() {}

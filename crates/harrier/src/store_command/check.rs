@@ -1,25 +1,29 @@
 //! `harrier store check`: reads all frames of all logs, and says what is damaged.
 
 use super::StoreReport;
+use super::footer_check::FooterCheck;
 use super::stopped_store::{StoppedStore, StoredLog};
 use super::table::{Column, table};
 use store::{Block, Damage, FrameHeader, Record, RecordVisitor, ScanError, ScanResult, SegmentId};
 
-const HEADING: [&str; 9] =
-    ["log", "segments", "frames", "records", "messages", "settled", "last sequence", "torn", "damaged"];
+const HEADING: [&str; 10] =
+    ["log", "segments", "footers", "frames", "records", "messages", "settled", "last sequence", "torn", "damaged"];
 
 /// Counts what is in a log.
-#[derive(Default)]
-struct RecordCounts {
+struct RecordCounts<'a> {
     records: u64,
     messages: u64,
     settled: u64,
+    footers: FooterCheck<'a>,
 }
 
-impl RecordVisitor for RecordCounts {
-    fn on_frame(&mut self, _segment: SegmentId, _block: Block, _header: &FrameHeader) {}
+impl RecordVisitor for RecordCounts<'_> {
+    fn on_frame(&mut self, segment: SegmentId, block: Block, header: &FrameHeader) {
+        self.footers.on_frame(segment, block, header);
+    }
 
     fn on_record(&mut self, record: Record<'_>) {
+        self.footers.on_record(&record);
         self.records += 1;
         match record {
             Record::Message { .. } | Record::Large { .. } | Record::Again { .. } => self.messages += 1,
@@ -28,16 +32,19 @@ impl RecordVisitor for RecordCounts {
         }
     }
 
-    fn on_damage(&mut self, _damage: &Damage) {}
+    fn on_damage(&mut self, _damage: &Damage) {
+        self.footers.on_damage();
+    }
 }
 
 pub fn check(store: &StoppedStore) -> StoreReport {
     let mut rows = vec![HEADING.map(str::to_owned).to_vec()];
-    let mut faults = Vec::new();
+    let (mut faults, mut notes) = (Vec::new(), Vec::new());
     for log in store.logs() {
         match check_log(log) {
             Ok((counts, result)) => {
                 rows.push(row(log, &counts, &result));
+                notes.extend(counts.footers.wrong);
                 faults.extend(result.damage.iter().map(|damage| log.describe(damage)));
             }
             Err(error) => faults.push(format!("{}: {error}", log.name())),
@@ -50,18 +57,20 @@ pub fn check(store: &StoppedStore) -> StoreReport {
         _ => Column::Number,
     });
     let verdict = if faults.is_empty() { "sound\n" } else { "" };
-    StoreReport { text: table(&columns, &rows) + verdict, faults }
+    StoreReport { text: table(&columns, &rows) + verdict, notes, faults }
 }
 
-fn check_log(log: &StoredLog) -> Result<(RecordCounts, ScanResult), ScanError> {
-    let mut counts = RecordCounts::default();
+fn check_log(log: &StoredLog) -> Result<(RecordCounts<'_>, ScanResult), ScanError> {
+    let mut counts = RecordCounts { records: 0, messages: 0, settled: 0, footers: FooterCheck::new(log) };
     let result = log.scan(&mut counts)?;
+    counts.footers.end_segment(result.end.chain.next, result.end.chain.previous_crc);
     Ok((counts, result))
 }
 
-fn row(log: &StoredLog, counts: &RecordCounts, result: &ScanResult) -> Vec<String> {
+fn row(log: &StoredLog, counts: &RecordCounts<'_>, result: &ScanResult) -> Vec<String> {
     let numbers = [
         log.segments() as u64,
+        counts.footers.right,
         result.frames,
         counts.records,
         counts.messages,

@@ -41,7 +41,7 @@ pub fn show(store: &StoppedStore, is_json: bool) -> StoreReport {
         }
     };
     let text = if is_json { json(&live, &names).page() + "\n" } else { text(&live, &names) };
-    StoreReport { text, faults }
+    StoreReport { text, notes: Vec::new(), faults }
 }
 
 /// Reads a log as far as it can be read. Returns what is wrong with it.

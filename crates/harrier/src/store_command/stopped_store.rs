@@ -4,9 +4,10 @@ use crate::state_folder::StateFolder;
 use crate::store_file::StoreFile;
 use definitions::DurableDefinitions;
 use disk::SegmentFolder;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::{
-    Chain, Damage, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentNumber, StoreTag, scan,
+    Chain, Damage, DiskError, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentId, SegmentNumber,
+    SegmentReader, StoreTag, scan,
 };
 
 /// A store that nobody writes to while this exists.
@@ -77,6 +78,20 @@ impl StoredLog {
     /// Reads all of it.
     pub fn scan(&self, visitor: &mut impl RecordVisitor) -> Result<ScanResult, ScanError> {
         scan(self.start, self.segments.clone(), OnDamage::Skip, &mut self.files.clone(), visitor)
+    }
+
+    /// Where it begins.
+    pub fn start(&self) -> &Chain {
+        &self.start
+    }
+
+    /// The bytes of a segment's footer, if it has one.
+    pub fn footer(&self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
+        self.files.clone().read_footer(segment)
+    }
+
+    pub fn footer_path(&self, segment: SegmentId) -> PathBuf {
+        self.files.footer_path(segment)
     }
 
     /// What is damaged, with the file.

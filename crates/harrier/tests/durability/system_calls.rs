@@ -149,6 +149,14 @@ fn check_failed_end(ended: &EndedLife, error: &str) -> Result<(), &'static str> 
     }
 }
 
+/// Whether a broker went on without a footer, and said so: the next start reads the segment. Footers that go with their segments
+/// are none of these.
+fn is_without_footer(ended: &EndedLife, error: &str) -> bool {
+    let is_of_footers = |call: &TouchedCall| call.file.ends_with(".foot");
+    let is_said = ended.log.contains("the next start takes longer") && ended.log.contains(error);
+    ended.touched.iter().all(is_of_footers) && ended.status.success() && is_said
+}
+
 /// Lets every n-th change fail, each in a life of its own, until a life has fewer changes.
 fn fail_changes(folder: &TestStateFolder, fault: fn(u64) -> Fault, mut check: impl FnMut(u64, &EndedLife)) {
     let mut ledger = Ledger::default();
@@ -176,6 +184,9 @@ fn fail_changes(folder: &TestStateFolder, fault: fn(u64) -> Fault, mut check: im
 fn a_broker_whose_disk_fails_says_so_once_and_ends_and_what_was_confirmed_is_there() {
     let folder = TestStateFolder::new("failed-calls");
     fail_changes(&folder, Fault::InputOutput, |number, ended| {
+        if is_without_footer(ended, "Input/output error") {
+            return;
+        }
         let checked = check_failed_end(ended, "Input/output error");
         let EndedLife { status, log, bystander, touched } = ended;
         checked.unwrap_or_else(|why| panic!("change {number}, {touched:?}: {why}: {status}, {bystander:?}: {log}"));

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use store::limits::{BLOCK_BYTES, SEGMENT_BYTES_MIN};
 use store::{
-    Block, Damage, FrameHeader, LogEnd, LogId, LogWriter, OnDamage, Position, QueueCursor, QueueUid, Record,
-    RecordVisitor, SegmentId, SegmentNumber, StoreTag, StoredMessage, scan,
+    Block, Damage, FrameHeader, LogEnd, LogId, LogWriter, LoggedMessage, MessageLog, MessageLogEvent,
+    MessageLogOptions, OnDamage, Position, QueueCursor, QueueUid, Record, RecordVisitor, RecoveredLog, SegmentId,
+    SegmentNumber, StoreTag, StoredMessage, scan,
 };
 use wire::Table;
 
@@ -151,10 +152,10 @@ fn a_sound_store_is_counted() {
     let state = state("sound");
     write_log(&state);
     let expect = "\
-log          segments  frames  records  messages  settled  last sequence  torn  damaged
-definitions         2       1        1         0        0              1     0        0
-log 0               0       0        0         0        0              0     0        0
-log 1               2       5       12         6        2              5     0        0
+log          segments  footers  frames  records  messages  settled  last sequence  torn  damaged
+definitions         2        0       1        1         0        0              1     0        0
+log 0               0        0       0        0         0        0              0     0        0
+log 1               2        0       5       12         6        2              5     0        0
 sound
 ";
     assert_eq!(run(&["check"], &state), (Some(0), expect.to_owned(), String::new()));
@@ -171,7 +172,7 @@ fn a_flipped_bit_in_the_middle_is_damage_and_is_named() {
     assert_eq!((status, errors.as_str()), (Some(1), expect.as_str()));
     let row = text.lines().find(|line| line.starts_with("log 1")).expect("a row");
     let numbers: Vec<&str> = row.split_whitespace().skip(2).collect();
-    assert_eq!(numbers, ["2", "4", "10", "5", "2", "5", "0", "1"], "{text}");
+    assert_eq!(numbers, ["2", "0", "4", "10", "5", "2", "5", "0", "1"], "{text}");
     assert!(!text.contains("sound"), "{text}");
     let (status, text, errors) = run(&["show"], &state);
     assert_eq!((status, errors.as_str()), (Some(1), expect.as_str()));
@@ -187,7 +188,82 @@ fn a_torn_tail_is_no_damage() {
     assert_eq!((status, errors.as_str()), (Some(0), ""), "{text}");
     let row = text.lines().find(|line| line.starts_with("log 1")).expect("a row");
     let numbers: Vec<&str> = row.split_whitespace().skip(2).collect();
-    assert_eq!(numbers, ["2", "3", "8", "4", "2", "3", "1", "0"], "{text}");
+    assert_eq!(numbers, ["2", "0", "3", "8", "4", "2", "3", "1", "0"], "{text}");
+}
+
+#[derive(Clone)]
+struct Body(Vec<u8>);
+
+impl LoggedMessage for Body {
+    fn stored(&self) -> StoredMessage<'_> {
+        message(&self.0)
+    }
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+    fn is_same(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+/// Two segments and a part of a third one. Returns the folder.
+fn write_segments(state: &TempFolder) -> String {
+    let folder = state.path("log");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (wake, done) = channel();
+    let files = SegmentFolder::open(Path::new(&folder)).expect("a folder");
+    let wake = Box::new(move || wake.send(()).unwrap_or_default());
+    let mut disk = FileDisk::start(files, "disk", wake).expect("a thread");
+    let options = MessageLogOptions { segment_bytes: SEGMENT_BYTES_MIN, ..MessageLogOptions::default() };
+    let mut log = MessageLog::new(RecoveredLog::empty(STORE, LogId(1)), options);
+    let bodies = 5 * SEGMENT_BYTES_MIN / 2 / 200_000;
+    for position in 1..=bodies {
+        let ticket = log.append(QueueUid(7), Position(position), Body(vec![1; 200_000]));
+        log.await_durable(ticket);
+        loop {
+            while let Some(request) = log.poll(0) {
+                disk.submit(request);
+            }
+            if disk.under_way() == 0 {
+                break;
+            }
+            done.recv().expect("the thread lives");
+            while let Some(completion) = disk.poll() {
+                let event = log.complete(completion, 0);
+                assert!(matches!(event, Some(MessageLogEvent::Durable(_)) | None), "{event:?}");
+            }
+        }
+    }
+    folder
+}
+
+#[test]
+fn footers_are_compared_with_their_segments_and_a_wrong_one_is_named_and_no_damage() {
+    let state = state("footers");
+    let folder = write_segments(&state);
+    let footers = || {
+        let (status, text, errors) = run(&["check"], &state);
+        let row = text.lines().find(|line| line.starts_with("log 1")).expect("a row");
+        let number = row.split_whitespace().nth(3).map(str::to_owned);
+        assert_eq!((status, text.ends_with("sound\n")), (Some(0), true), "{text}{errors}");
+        (number.expect("a number"), errors)
+    };
+    assert_eq!(footers(), ("2".to_owned(), String::new()));
+    let folder = SegmentFolder::open(Path::new(&folder)).expect("a folder");
+    let [first, second] =
+        [1, 2].map(|number| folder.footer_path(SegmentId { log: LogId(1), number: SegmentNumber(number) }));
+    let bytes = std::fs::read(&first).expect("a footer");
+    std::fs::write(&first, &bytes[..bytes.len() - 1]).expect("written");
+    let line = |path: &Path, why: &str| {
+        format!("harrier store: {}: {why}; the broker reads the segment when it starts\n", path.display())
+    };
+    assert_eq!(footers(), ("1".to_owned(), line(&first, "the footer is damaged")));
+    std::fs::write(&second, &bytes).expect("written");
+    std::fs::remove_file(&first).expect("it is there");
+    assert_eq!(footers(), ("0".to_owned(), line(&second, "the footer is not that of its segment")));
+    let (status, text, errors) = run(&["show"], &state);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    assert!(text.contains(" orders\n"), "{text}");
 }
 
 #[test]
