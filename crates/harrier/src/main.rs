@@ -7,6 +7,7 @@ mod address_source;
 mod admin_connection;
 mod admin_server;
 mod broker;
+mod checked_text;
 mod ctl;
 mod default_folder;
 mod definitions_command;

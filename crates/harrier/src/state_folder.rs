@@ -4,7 +4,7 @@
 //! only.
 
 use crate::process::seed;
-use crate::{secret_file, toml_text};
+use crate::{checked_text, secret_file, toml_text};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -58,7 +58,9 @@ impl BrokerIdentity {
                  cluster_name = {}\n",
                 config::quoted(&cluster_name)
             );
-            folder.write(IDENTITY, &text).map_err(|error| named(format!("{IDENTITY} cannot be written: {error}")))?;
+            folder
+                .write(IDENTITY, &checked_text::seal(&text))
+                .map_err(|error| named(format!("{IDENTITY} cannot be written: {error}")))?;
         }
         Ok(BrokerIdentity { cluster_name, persists_name: true, folder: Some(folder) })
     }
@@ -157,6 +159,7 @@ impl StateFolder {
             return Ok(None);
         };
         let wrong = |why: &str| format!("{IDENTITY}: {why}");
+        checked_text::check(&text).map_err(|why| wrong(&why))?;
         let table = toml_text::read(&text).map_err(|why| wrong(&why))?;
         match table.get("cluster_name") {
             Some(definitions::Json::Text(name)) => {
@@ -312,6 +315,13 @@ mod tests {
             let error = own.take(None).err().expect("refused");
             assert!(error.starts_with("state: ") && error.contains(expect), "{error}");
         }
+        let kept = own.0.join("identity.toml");
+        std::fs::remove_file(&kept).expect("removed");
+        drop(own.take(Some("root")).expect("a folder"));
+        let text = std::fs::read_to_string(&kept).expect("a text");
+        std::fs::write(&kept, text.replace("root", "roof")).expect("written");
+        let error = own.take(None).err().expect("refused");
+        assert!(error.contains("identity.toml: it is not what the broker has written"), "{error}");
         let error = BrokerIdentity::open(None, Some(&"x".repeat(101))).err().expect("refused");
         assert_eq!(error, ("cluster_name", "a name has 1 to 100 bytes, not 101".to_owned()));
         assert!(BrokerIdentity::open(Some("/proc/nowhere"), None).is_err(), "no folder can be made there");

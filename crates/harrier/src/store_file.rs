@@ -2,6 +2,7 @@
 //!
 //! Its folders are made before it is: a store without one of them has lost it.
 
+use crate::checked_text;
 use crate::process::store_id;
 use crate::state_folder::StateFolder;
 use crate::toml_text;
@@ -113,7 +114,9 @@ impl StoreFile {
     pub fn load(folder: &StateFolder) -> Result<Option<StoreFile>, String> {
         let named = |why: String| format!("{FILE}: {why}");
         let text = folder.read(FILE).map_err(|error| named(format!("it cannot be read: {error}")))?;
-        let Some(file) = text.map(|text| parse(&text)).transpose().map_err(named)? else { return Ok(None) };
+        // A newer format may be checked in another way.
+        let checked = |text: String| parse(&text).and_then(|file| checked_text::check(&text).map(|()| file));
+        let Some(file) = text.map(checked).transpose().map_err(named)? else { return Ok(None) };
         for path in [file.definitions_path(folder), file.log_path(folder)] {
             if !path.is_dir() {
                 return Err(format!("{} is missing, which is a part of the store that {FILE} names", path.display()));
@@ -135,7 +138,7 @@ impl StoreFile {
              format = {FORMAT}\nid = \"{id:032x}\"\nlogs = {logs}\nlog_folder = {log_folder}\n\
              definitions_folder = {definitions_folder}\nunused_folders = [{unused}]\n"
         );
-        folder.write(FILE, &text).map_err(|error| format!("{FILE} cannot be written: {error}"))
+        folder.write(FILE, &checked_text::seal(&text)).map_err(|error| format!("{FILE} cannot be written: {error}"))
     }
 
     /// The folder of the definitions' segments.
@@ -252,6 +255,15 @@ mod tests {
         assert_eq!((made.logs, &*made.log_folder), (3, "log"));
         assert_eq!(state.open(5), Ok(made.clone()), "the number of its logs is that of its files");
         assert_ne!(TestState::new("other").open(3).expect("a store").id, made.id);
+        let path = state.0.join(FILE);
+        let text = std::fs::read_to_string(&path).expect("a text");
+        std::fs::write(&path, text.replace("logs = 3", "logs = 2")).expect("written");
+        let error = state.open(3).expect_err("another number of logs");
+        assert!(error.starts_with("store.toml: it is not what the broker has written"), "{error}");
+        // One of an earlier version has no checksum.
+        let (plain, _) = text.rsplit_once("# crc32c").expect("a checksum");
+        std::fs::write(&path, plain).expect("written");
+        assert_eq!(state.open(3), Ok(made));
     }
 
     #[test]

@@ -22,9 +22,9 @@ use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
 use std::time::Instant;
+use wire::ChannelNumber;
 use wire::Method;
 use wire::method::{basic, connection};
-use wire::{ChannelNumber, ReplyCode};
 
 /// Reads the connections of a shard, and carries out their events.
 pub(crate) struct Dispatcher {
@@ -291,6 +291,10 @@ impl Dispatcher {
             | EventOutcome::Gather { .. } => {}
             EventOutcome::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
             EventOutcome::LogIn(request) => self.login.log_in(sessions, slot, request, now),
+            EventOutcome::OpenVhost { .. } if self.draining => {
+                let refusal = sessions.shared.end_refusal();
+                sessions.refuse_client(slot, ChannelNumber::CONNECTION, refusal, connection::Open::ID, now);
+            }
             EventOutcome::OpenVhost { vhost } => sessions.open_vhost(slot, &vhost, now),
             EventOutcome::OpenChannel { channel } => sessions.open_channel(slot, channel, now),
             EventOutcome::CloseChannel { channel } => sessions.close_channel(slot, channel),
@@ -449,12 +453,7 @@ impl Dispatcher {
             return;
         }
         for slot in self.sessions.connections.slots() {
-            let refusal = match self.sessions.shared.disk_failure() {
-                None => Refusal::connection(ReplyCode::ConnectionForced, "CONNECTION_FORCED - broker is shutting down"),
-                Some(_) => {
-                    Refusal::connection(ReplyCode::InternalError, "INTERNAL_ERROR - the broker's disk has failed")
-                }
-            };
+            let refusal = self.sessions.shared.end_refusal();
             match self.sessions.connections.get(slot).map(|connection| connection.phase) {
                 Some(ConnectionPhase::Open { .. }) => {
                     self.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now)
@@ -577,6 +576,14 @@ mod tests {
 
         dispatcher.drain(now);
         assert_eq!(phase(&dispatcher), Some(ConnectionPhase::Closing));
+        // Whoever comes before the end is told as well.
+        let mut late = LoginClient::connect(&mut dispatcher.sessions, None);
+        late.write_start("PLAIN", b"\0guest\0guest");
+        late.write_open();
+        late.send();
+        dispatcher.serve_ready(now);
+        let found = dispatcher.sessions.connections.get(late.slot).map(|found| found.phase);
+        assert_eq!(found, Some(ConnectionPhase::Closing));
         dispatcher.run_timers(now + CLOSE_TIMEOUT);
         assert_eq!(phase(&dispatcher), None, "the client has not answered in time");
     }

@@ -17,13 +17,14 @@ use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
 use broker::Queue;
 use catalog::limits::DefinitionShare;
-use catalog::{MessageStamp, ShardId};
+use catalog::{MessageStamp, Refusal, ShardId};
 use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
 use reactor::ReactorState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use wire::ReplyCode;
 
 #[repr(align(128))]
 #[derive(Default)]
@@ -220,6 +221,14 @@ impl SharedState {
     /// Why the broker ended, if its disk has failed.
     pub fn disk_failure(&self) -> Option<&str> {
         self.store.failure()
+    }
+
+    /// What clients are told when the broker ends.
+    pub fn end_refusal(&self) -> Refusal {
+        match self.disk_failure() {
+            None => Refusal::connection(ReplyCode::ConnectionForced, "CONNECTION_FORCED - broker is shutting down"),
+            Some(_) => Refusal::connection(ReplyCode::InternalError, "INTERNAL_ERROR - the broker's disk has failed"),
+        }
     }
 
     /// The bytes in use on a shard, as last recorded.
