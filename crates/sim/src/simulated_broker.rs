@@ -134,13 +134,14 @@ impl SimulatedBroker {
         Ok(BegunLife { broker, damage })
     }
 
+    /// The limits of its catalogs.
+    pub fn catalog_limits(hash_seed: u64) -> CatalogLimits {
+        // Delivery limits come with the other types of queues.
+        CatalogLimits { hash_seed, queue_types_as_classic: true, ..CatalogLimits::default() }
+    }
+
     fn empty_catalog(options: &SimulatedBrokerOptions) -> Catalog {
-        Catalog::new(CatalogLimits {
-            hash_seed: options.seed,
-            // Delivery limits come with the other types of queues.
-            queue_types_as_classic: true,
-            ..CatalogLimits::default()
-        })
+        Catalog::new(Self::catalog_limits(options.seed))
     }
 
     /// What a new broker begins with.

@@ -169,6 +169,10 @@ impl FeatureWorkload {
         world.crash_broker(0, kind);
         self.troubles.forget_failure();
         let plan = durable.draw_restart(&mut world.chance);
+        if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {
+            self.make_room(world);
+            world.reshard_broker(0, reshard);
+        }
         let lost = world.restart_broker(0, plan);
         if !lost.is_empty() {
             world.tally.lost += self.model.lose(&lost, &world.brokers[0]);
