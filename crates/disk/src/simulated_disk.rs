@@ -52,6 +52,7 @@ pub struct SimulatedDisk {
     footers: BTreeMap<SegmentId, Vec<u8>>,
     pending: Vec<PendingRequest>,
     capacity_bytes: u64,
+    has_refused: bool,
     damage: DamagedBlocks,
     is_unreadable: bool,
     metrics: DiskMetrics,
@@ -67,6 +68,7 @@ impl SimulatedDisk {
             footers: BTreeMap::new(),
             pending: Vec::new(),
             capacity_bytes: u64::MAX,
+            has_refused: false,
             damage: DamagedBlocks::default(),
             is_unreadable: false,
             metrics: DiskMetrics::default(),
@@ -83,7 +85,12 @@ impl SimulatedDisk {
 
     /// How much all segments may have.
     pub fn set_capacity(&mut self, capacity_bytes: u64) {
-        self.capacity_bytes = capacity_bytes;
+        (self.capacity_bytes, self.has_refused) = (capacity_bytes, false);
+    }
+
+    /// Whether the last segment that this life wanted had no room.
+    pub fn has_refused(&self) -> bool {
+        self.has_refused
     }
 
     /// When the next completion is due.
@@ -128,6 +135,7 @@ impl SimulatedDisk {
     /// The power fails: what is under way has happened, has not, or in part. Nothing is completed. Footers may be lost, and
     /// parts of them.
     pub fn cut_power(&mut self) {
+        self.has_refused = false;
         for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
             match request {
                 Request::Write { segment, block, group } => self.tear(segment, block, group.bytes()),
@@ -164,19 +172,21 @@ impl SimulatedDisk {
         }
     }
 
-    /// Writes the first sectors, or all but one in some; perhaps all or none.
+    /// Writes the first sectors, or all but some in a row, as where a write is divided and a part of it is not done, or all but
+    /// one in some; perhaps all or none.
     fn tear(&mut self, segment: SegmentId, block: Block, bytes: &[u8]) {
         self.damage.forget(segment, block, bytes.len());
         let sectors = (bytes.len() / SECTOR_BYTES) as u64;
-        if self.below(2) == 0 {
-            let written = self.below(sectors + 1);
-            let Some(to) = self.segments.get_mut(&segment) else { return };
-            let mut sector = 0..sectors;
-            to.write(block, bytes, || sector.next().is_some_and(|sector| sector < written));
-        } else {
+        let kind = self.below(3);
+        if kind == 0 {
             let share = self.below(5);
-            self.write(segment, block, bytes, share);
+            return self.write(segment, block, bytes, share);
         }
+        let first = self.below(sectors + 1);
+        let end = if kind == 1 { sectors } else { first + self.below(sectors + 1 - first) };
+        let Some(to) = self.segments.get_mut(&segment) else { return };
+        let mut sector = 0..sectors;
+        to.write(block, bytes, || sector.next().is_some_and(|sector| !(first..end).contains(&sector)));
     }
 
     /// The process is killed: what it asked for is done by the system, the last write perhaps in part.
@@ -190,7 +200,7 @@ impl SimulatedDisk {
 
     /// The process has ended: what it asked for is done, and nobody hears of it.
     pub fn finish(&mut self) {
-        self.faults = DiskFaults::default();
+        (self.faults, self.has_refused) = (DiskFaults::default(), false);
         for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
             let _unheard = self.carry_out(request);
         }
@@ -320,6 +330,7 @@ impl SimulatedDisk {
         let made = match old.filter(|old| old.blocks == blocks) {
             Some(old) => old,
             None if self.used_bytes() + u64::from(blocks) * BLOCK_BYTES as u64 > self.capacity_bytes => {
+                self.has_refused = true;
                 return Err(DiskError {
                     kind: DiskErrorKind::NoSpace,
                     text: format!("cannot make {segment}: disk full"),
@@ -328,6 +339,7 @@ impl SimulatedDisk {
             None => SimulatedSegment::new(blocks),
         };
         self.segments.insert(segment, made);
+        self.has_refused = false;
         Ok(())
     }
 

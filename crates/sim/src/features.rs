@@ -11,6 +11,7 @@ mod delivery_checks;
 mod disk_losses;
 mod disk_troubles;
 mod drain;
+mod durable_focus;
 mod durable_settings;
 mod exchange_requests;
 mod expected_routing;

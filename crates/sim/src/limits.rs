@@ -6,15 +6,19 @@
 
 use broker::limits::BATCH_BYTES;
 use shard::limits::MAILBOX_BATCHES;
-use store::limits::{GROUP_BYTES_MAX, MESSAGE_SPARE_SEGMENTS, RECYCLABLE_SEGMENTS_MAX, RETIRED_SEGMENTS_MAX};
+use store::limits::{
+    FETCH_PIECES_MAX, FETCH_READ_BYTES, GROUP_BYTES_MAX, MESSAGE_SPARE_SEGMENTS, RECYCLABLE_SEGMENTS_MAX,
+    RETIRED_SEGMENTS_MAX,
+};
 
 /// Bytes of the heap that a shard at rest holds beside its definitions and lists of messages: connections, channels, consumers,
 /// and the capacity that tables and lists keep.
 pub const SHARD_HEAP_BYTES_MAX: usize = 256 << 10;
 /// The same when all clients and definitions are gone: capacity alone.
 pub const SHARD_HEAP_BYTES_LEFT_MAX: usize = 64 << 10;
-/// What each of the logs of a shard with a store has beside: groups that are filled, written and kept for later.
-pub const LOG_HEAP_BYTES_MAX: usize = 4 * GROUP_BYTES_MAX;
+/// What each of the logs of a shard with a store has beside: groups that are filled, written and kept for later, and pieces of
+/// it that were read and are kept.
+pub const LOG_HEAP_BYTES_MAX: usize = 4 * GROUP_BYTES_MAX + (FETCH_PIECES_MAX + 1) * FETCH_READ_BYTES;
 /// Segments of a log of messages of which nothing is alive: the one that is written, those made ahead, one that is given back
 /// when another one begins, and one that the next one is made of; and as many again as a life may have left which must stay
 /// until a header says where the log begins.

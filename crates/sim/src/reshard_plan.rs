@@ -19,7 +19,7 @@ pub enum KillMoment {
 
 /// What becomes of writing a store anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReshardFate {
+pub enum ReshardOutcome {
     /// The new store takes the place of the old one; perhaps the power fails then.
     Done { power_fails: bool },
     /// The old one still counts.
@@ -32,30 +32,30 @@ pub enum ReshardFate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReshardPlan {
     pub shards: u16,
-    pub fate: ReshardFate,
+    pub outcome: ReshardOutcome,
 }
 
 impl ReshardPlan {
     /// Another number for a broker that has so many, and what happens meanwhile.
     pub fn draw(old: u16, chance: &mut SplitMix64) -> Self {
         let shards = (1 + (u64::from(old) + chance.below(SHARDS_MAX - 1)) % SHARDS_MAX) as u16;
-        let fate = match chance.below(8) {
-            0 => ReshardFate::Killed(KillMoment::Copied(chance.below(u64::from(old)) as usize)),
-            1 => ReshardFate::Killed(KillMoment::BeforeDefinitions),
-            2 => ReshardFate::Killed(KillMoment::BeforeSwitch),
+        let outcome = match chance.below(8) {
+            0 => ReshardOutcome::Killed(KillMoment::Copied(chance.below(u64::from(old)) as usize)),
+            1 => ReshardOutcome::Killed(KillMoment::BeforeDefinitions),
+            2 => ReshardOutcome::Killed(KillMoment::BeforeSwitch),
             3 => {
                 let space = chance.permille(500).then(|| chance.below(4) * SEGMENT_BYTES_MIN);
-                ReshardFate::Unwritable { disk: chance.below(u64::from(shards) + 1) as usize, space }
+                ReshardOutcome::Unwritable { disk: chance.below(u64::from(shards) + 1) as usize, space }
             }
-            roll => ReshardFate::Done { power_fails: roll % 2 == 0 },
+            roll => ReshardOutcome::Done { power_fails: roll % 2 == 0 },
         };
-        ReshardPlan { shards, fate }
+        ReshardPlan { shards, outcome }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ReshardFate, ReshardPlan, SHARDS_MAX};
+    use super::{ReshardOutcome, ReshardPlan, SHARDS_MAX};
     use link::sim::SplitMix64;
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         for old in 1..=SHARDS_MAX as u16 {
             let plans: Vec<_> = (0..400).map(|_| ReshardPlan::draw(old, &mut chance)).collect();
             assert!(plans.iter().all(|plan| plan.shards != old && (1..=SHARDS_MAX).contains(&plan.shards.into())));
-            let done = plans.iter().filter(|plan| matches!(plan.fate, ReshardFate::Done { .. })).count();
+            let done = plans.iter().filter(|plan| matches!(plan.outcome, ReshardOutcome::Done { .. })).count();
             assert!((150..250).contains(&done), "{done} of {old}");
         }
     }

@@ -4,7 +4,7 @@
 //! Whatever goes wrong meanwhile, the old store is only read, and counts until the new one is whole.
 
 use crate::broker_disks::{BrokerDisks, CrashKind};
-use crate::reshard_plan::{KillMoment, ReshardFate, ReshardPlan};
+use crate::reshard_plan::{KillMoment, ReshardOutcome, ReshardPlan};
 use crate::simulated_broker::SimulatedBroker;
 use crate::store_recovery::{message_options, store_tag};
 use crate::world::SimulatedWorld;
@@ -76,10 +76,10 @@ impl SimulatedWorld {
         let good = DiskFaults { slow: old.options().messages.slow, ..DiskFaults::default() };
         new.all().for_each(|disk| disk.with(|disk| disk.set_faults(good)));
         let mut kill = None;
-        match plan.fate {
-            ReshardFate::Done { .. } => {}
-            ReshardFate::Killed(moment) => kill = Some(moment),
-            ReshardFate::Unwritable { disk, space } => {
+        match plan.outcome {
+            ReshardOutcome::Done { .. } => {}
+            ReshardOutcome::Killed(moment) => kill = Some(moment),
+            ReshardOutcome::Unwritable { disk, space } => {
                 let disk = new.all().nth(disk).unwrap_or(&new.definitions);
                 disk.with(|disk| match space {
                     Some(bytes) => disk.set_capacity(bytes),
@@ -97,13 +97,13 @@ impl SimulatedWorld {
         match written {
             Ok(true) => {}
             Ok(false) => return self.pass(took_us),
-            Err(_) if matches!(plan.fate, ReshardFate::Unwritable { .. }) => return self.pass(took_us),
+            Err(_) if matches!(plan.outcome, ReshardOutcome::Unwritable { .. }) => return self.pass(took_us),
             Err(why) => {
                 return self.trace.fail(format!("the store of broker {broker} cannot be written anew: {why}"));
             }
         }
         self.pass(took_us);
-        let power_fails = plan.fate == ReshardFate::Done { power_fails: true };
+        let power_fails = plan.outcome == ReshardOutcome::Done { power_fails: true };
         new.crash(if power_fails { CrashKind::PowerCut } else { CrashKind::Exit });
         new.all().for_each(|disk| disk.with(|disk| disk.set_capacity(u64::MAX)));
         self.tally.reshardings += 1;

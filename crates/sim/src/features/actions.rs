@@ -156,11 +156,11 @@ impl ClientTurn<'_> {
         // That it is not returned tells where it is.
         let mandatory = mandatory || early.is_some_and(|_| self.world.chance.permille(800));
         let is_part_of_commit = self.world.clients[client].channels[channel].mode == PublishMode::Tx;
-        let is_large = is_part_of_commit
-            && self.settings.durable.is_some_and(|durable| {
-                // More than a frame: a commit that is torn between frames.
-                durable.commit_crash_permille > 0 && self.world.chance.permille(200)
-            });
+        // More than a frame: a commit, or a group, that is torn between frames.
+        let is_large = self.settings.durable.is_some_and(|durable| {
+            let of_commits = if is_part_of_commit && durable.commit_crash_permille > 0 { 200 } else { 0 };
+            self.world.chance.permille(durable.large_permille.max(of_commits))
+        });
         let body_bytes = match self.world.chance.below(100) {
             _ if is_large => self.world.chance.between(20_000, 70_000),
             0..80 => self.world.chance.between(8, 120),

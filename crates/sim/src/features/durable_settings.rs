@@ -1,6 +1,7 @@
 //! The settings of a run whose broker has a store: how durable its definitions and messages are, what its disks do to it,
 //! when it crashes and stops.
 
+use super::durable_focus::DurableFocus;
 use crate::broker_disks::{CrashKind, DiskOptions, RestartPlan};
 use crate::reshard_plan::ReshardPlan;
 use disk::DiskFaults;
@@ -34,6 +35,8 @@ pub struct DurableSettings {
     pub early_permille: u32,
     /// Most microseconds by which a write of definitions takes longer.
     pub journal_lag_us: u32,
+    /// The same of messages.
+    pub message_lag_us: u32,
     /// Of a thousand ends of the broker, how many are asked for.
     pub stop_permille: u32,
     /// In how many of a thousand steps a disk begins to fail.
@@ -50,6 +53,10 @@ pub struct DurableSettings {
     pub astray_once_in: u32,
     /// Before how many of a thousand starts the number of shards changes.
     pub reshard_permille: u32,
+    /// Of a thousand publishes, how many have tens of kilobytes; of those in a commit, how many if that is more.
+    pub large_permille: u32,
+    /// What the run has much of.
+    pub focus: DurableFocus,
 }
 
 impl DurableSettings {
@@ -71,6 +78,7 @@ impl DurableSettings {
             journal_lag_us: one_of([0, 0, 5_000, 40_000]),
             stop_permille: one_of([0, 0, 200, 600]),
             reshard_permille: one_of([0, 0, 150, 500]),
+            message_lag_us: one_of([0, 0, 0, 10_000]),
             ..DurableSettings::default()
         };
         if !has_faults {
@@ -87,11 +95,22 @@ impl DurableSettings {
         }
     }
 
+    /// The disks keep what they are given.
+    pub fn without_troubles(&mut self) {
+        (self.error_permille, self.full_permille, self.damage_permille, self.unreadable_permille) = (0, 0, 0, 0);
+        (self.lost_once_in, self.astray_once_in) = (0, 0);
+    }
+
     /// How the disks are while they have power. Half of the runs in which they become full say so before they are.
     pub fn disk_options(&self) -> DiskOptions {
         let good = DiskFaults { slow: self.slow_once_in, ..DiskFaults::default() };
         DiskOptions {
-            messages: DiskFaults { lost_write: self.lost_once_in, misdirected_write: self.astray_once_in, ..good },
+            messages: DiskFaults {
+                lost_write: self.lost_once_in,
+                misdirected_write: self.astray_once_in,
+                lag_us_max: self.message_lag_us,
+                ..good
+            },
             definitions: DiskFaults { lag_us_max: self.journal_lag_us, ..good },
             free_limit: if self.full_permille.is_multiple_of(12) { 0 } else { SEGMENT_BYTES_MIN },
         }
@@ -132,13 +151,15 @@ impl Display for DurableSettings {
         )?;
         let DurableSettings { early_permille, journal_lag_us, stop_permille, error_permille, full_permille, .. } = self;
         let DurableSettings { damage_permille, unreadable_permille, lost_once_in, astray_once_in, .. } = self;
-        let DurableSettings { reshard_permille, .. } = self;
+        let DurableSettings { reshard_permille, large_permille, focus, message_lag_us, .. } = self;
         write!(
             f,
-            "publishes to queues that are being declared: {early_permille}, definitions up to {journal_lag_us} us late; \
+            "publishes to queues that are being declared: {early_permille}, definitions up to {journal_lag_us} us late, \
+             messages {message_lag_us}; \
              stops: {stop_permille} of ends; disks: failures {error_permille} of steps, full {full_permille}; before starts: \
              damaged {damage_permille}, unreadable {unreadable_permille}; a write in {lost_once_in} is lost, one in \
-             {astray_once_in} goes astray; another number of shards: {reshard_permille}"
+             {astray_once_in} goes astray; another number of shards: {reshard_permille}; large messages: {large_permille}; \
+             focus: {focus}"
         )
     }
 }

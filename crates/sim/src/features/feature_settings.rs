@@ -1,5 +1,6 @@
 //! The settings of a run on one broker: how long it is, what its clients do and how often.
 
+use super::durable_focus::DurableFocus;
 use super::durable_settings::DurableSettings;
 use super::swarm::Switches;
 use crate::broker_limits::{AMPLE_MEMORY_BYTES, AMPLE_OUTPUT_BYTES, AMPLE_QUEUE_BYTES, BrokerLimits};
@@ -35,8 +36,11 @@ impl FeatureSettings {
     /// The settings of a seed with a store: those without, and what the store adds.
     pub fn draw_durable(seed: u64) -> Settings {
         let mut settings = FeatureSettings::draw(seed);
-        if let WorkloadSettings::Features(features) = &mut settings.workload {
-            features.durable = Some(DurableSettings::draw(seed));
+        if let WorkloadSettings::Features(mut features) = settings.workload {
+            let mut durable = DurableSettings::draw(seed);
+            DurableFocus::of(seed).apply(&mut settings, &mut features, &mut durable);
+            features.durable = Some(durable);
+            settings.workload = WorkloadSettings::Features(features);
         }
         settings
     }
@@ -111,7 +115,7 @@ mod tests {
     use crate::settings::Mode;
 
     #[test]
-    fn a_store_changes_nothing_else_of_a_seed() {
+    fn a_store_without_a_focus_changes_nothing_else_of_a_seed() {
         let (plain, durable) = (FeatureSettings::draw(7), FeatureSettings::draw_durable(7));
         assert_eq!((plain.mode(), durable.mode()), (Mode::Features, Mode::Durable));
         assert_eq!(format!("{:?}", plain.limits), format!("{:?}", durable.limits));

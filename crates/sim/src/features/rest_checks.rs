@@ -33,6 +33,7 @@ fn awaits_disk(request: &ClientRequest) -> bool {
             | ClientRequest::PrefetchShared(_)
             | ClientRequest::Flow(_)
             | ClientRequest::Recover
+            | ClientRequest::Select(_)
     )
 }
 
@@ -65,6 +66,7 @@ impl<'a> RestChecker<'a> {
         self.check_heap(&mut report);
         self.check_dispatch(&mut report);
         self.check_limits(&mut report);
+        self.check_space(&mut report);
         self.check_replicas(&mut report);
         self.decide_suspicions(&mut report);
         first
@@ -115,6 +117,19 @@ impl<'a> RestChecker<'a> {
         for broker in &self.world.brokers {
             if let Some(excess) = broker.excess_heap(SHARD_HEAP_BYTES_MAX) {
                 report(format!("at rest: a broker holds {excess}"));
+            }
+        }
+    }
+
+    /// A shard whose disk had no room for a segment holds publishers back.
+    fn check_space(&self, report: &mut impl FnMut(String)) {
+        let broker = &self.world.brokers[0];
+        let Some(disks) = &broker.disks else { return };
+        for (at, _) in disks.all().enumerate().filter(|(_, disk)| disk.peek(|disk| disk.has_refused())) {
+            // The disk of the definitions is the first shard's.
+            let shard = if at < broker.shards.len() { at } else { 0 };
+            if !broker.shards[shard].shard.broker().disk_alarm() {
+                report(format!("at rest: disk {at} is full, and shard {shard} holds nobody back"));
             }
         }
     }

@@ -11,7 +11,7 @@ macro_rules! switches {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $Type { $($(#[$doc])* $name,)* }
-        const $TABLE: &[($Type, &str, u32)] = &[$(($Type::$name, $word, $usual),)*];
+        const $TABLE: &[($Type, &str, u16)] = &[$(($Type::$name, $word, $usual),)*];
     };
 }
 
@@ -116,8 +116,8 @@ impl Feature {
 /// A run's switches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Switches {
-    features: [u32; FEATURES.len()],
-    requests: [u32; REQUESTS.len()],
+    features: [u16; FEATURES.len()],
+    requests: [u16; REQUESTS.len()],
 }
 
 impl Switches {
@@ -140,9 +140,20 @@ impl Switches {
         Switches { features, requests }
     }
 
+    /// A feature has this thousandth part.
+    pub(super) fn set_part(&mut self, feature: Feature, part: u16) {
+        self.features[feature as usize] = part;
+    }
+
+    /// These requests have these weights, and there are no others.
+    pub(super) fn set_requests(&mut self, weights: &[(RequestChoice, u16)]) {
+        self.requests = [0; REQUESTS.len()];
+        weights.iter().for_each(|&(request, weight)| self.requests[request as usize] = weight);
+    }
+
     /// The thousandth part of a feature; zero if it is off.
     pub fn part(&self, feature: Feature) -> u32 {
-        self.features[feature as usize]
+        self.features[feature as usize].into()
     }
 
     /// Whether the next queue, message, consumer or exchange has a feature.
@@ -165,7 +176,7 @@ impl Switches {
 
 impl fmt::Display for Switches {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |table: &mut dyn Iterator<Item = (&'static str, u32)>| {
+        let words = |table: &mut dyn Iterator<Item = (&'static str, u16)>| {
             let (on, off): (Vec<_>, Vec<_>) = table.partition(|&(_, part)| part > 0);
             let on: Vec<String> = on.into_iter().map(|(word, part)| format!("{word} {part}")).collect();
             let off: Vec<&str> = off.into_iter().map(|(word, _)| word).collect();
@@ -191,6 +202,7 @@ mod tests {
     fn each_is_off_in_many_runs_and_skewed_in_the_others() {
         let drawn: Vec<Switches> = (0..400).map(|seed| Switches::of(&mut SplitMix64::new(seed))).collect();
         for &(feature, word, usual) in FEATURES {
+            let usual = u32::from(usual);
             let count = |is: &dyn Fn(u32) -> bool| drawn.iter().filter(|one| is(one.part(feature))).count();
             let (off, less, more) =
                 (count(&|part| part == 0), count(&|part| part < usual), count(&|part| part > usual));
