@@ -90,6 +90,7 @@ mod sessions;
 mod shard_answers;
 mod shard_message;
 mod stamps;
+mod stored_run;
 #[cfg(test)]
 mod test_effects;
 mod transaction;

@@ -104,8 +104,8 @@ impl MessageStore {
         }
     }
 
-    pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
-        let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message.clone()));
+    pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
+        let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message));
         self.result(ticket.0)
     }
 
