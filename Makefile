@@ -4,7 +4,7 @@ CARGO ?= cargo
 OUT := out
 HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 
-.PHONY: help bench perf test build fmt lint unit sim crash mutants docs clean
+.PHONY: help bench perf test build fmt lint unit sim crash soak mutants docs clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -47,6 +47,11 @@ crash: build ## The tests of crashes on real files, for longer: KILLS=100 kills 
 	HARRIER_CHAIN_KILLS=5 $(CARGO) test --locked -p harrier --test program durable_chain -- --nocapture
 	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_CUTS=$(KILLS) tests/lab/run --only power
 	INTEROP_SUITE_S=$$((240 + 10 * $(KILLS))) INTEROP_KILLS=$(KILLS) HARRIER=$(abspath $(HARRIER)) tests/interop/run --broker harrier --only kills
+
+SOAK ?= 3600
+soak: build ## A broker with a store under a steady load for SOAK=3600 seconds, and 100 GB past messages that nobody acknowledges.
+	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_SOAK=$(SOAK) HARRIER_UNSETTLED=full $(CARGO) test --locked -p harrier --test soak -- \
+		--test-threads 1 --nocapture
 
 mutants: ## Mutation testing of broker and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.
 	tests/mutants/run $(MUTANTS)

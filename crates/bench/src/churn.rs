@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use report::document::{LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint};
+use report::document::{LoopMode, MeasuredRun, MeasuredSeries};
 use report::stdout::put;
-use report::{OsuTable, ProgressLine};
 
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::durability_case::{DurabilityCase, cases, note_durable};
@@ -17,10 +16,11 @@ use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use crate::process::RoleHandle;
 use crate::role::churner::{ChurnCommand, ChurnKind, ChurnTask};
 use crate::role_protocol::{RoleReport, SelfUsage};
-use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::run_recorder::RunRecorder;
 use crate::store_meter::StoreReading;
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
+use crate::turns::{MeasuredTurns, TurnProgress};
 use gauge::{LatencyHistogram, validity};
 
 const OWN: &[OptionSpec] = &[
@@ -123,50 +123,23 @@ fn measure(
     options: &ChurnOptions,
     targets: &[BenchmarkTarget],
 ) -> Result<(), CommandFailure> {
-    let progress = ProgressLine::begin();
-    let all = (options.kinds.len() * options.clients.len() * setup.runs) as f64;
-    let mut done = 0.0;
-    for &kind in &options.kinds {
-        let first = record.document.series.len();
+    let kinds = options.kinds.iter().map(|&kind| {
         // Connections and channels are nothing that survives.
-        let cases = cases(targets, options.durable && kind == ChurnKind::Queue);
-        record.document.series.extend(cases.iter().map(|case| series(kind, case)));
-        let table = match setup.output.format.is_incremental() {
-            true => {
-                let begun: Vec<&MeasuredSeries> = record.document.series[first..].iter().collect();
-                progress.clear();
-                Some(OsuTable::begin(&record.document, &begun, setup.output.full)?)
-            }
-            false => None,
-        };
+        (kind, cases(targets, options.durable && kind == ChurnKind::Queue))
+    });
+    let kinds: Vec<_> = kinds.collect();
+    let contestants: usize = kinds.iter().map(|(_, cases)| cases.len()).sum();
+    let mut progress = TurnProgress::begin(contestants * options.clients.len() * setup.runs);
+    for (kind, cases) in &kinds {
+        let mut turns = MeasuredTurns::begin(record, setup, cases.iter().map(|case| series(*kind, case)))?;
         for &clients in &options.clients {
-            for series in &mut record.document.series[first..] {
-                series.points.push(SeriesPoint { at: clients as f64, size_bytes: 0.0, runs: Vec::new() });
-            }
-            let mut churning =
-                cases.iter().map(|case| ChurnRun::start(kind, clients, setup, case)).collect::<Result<Vec<_>, _>>()?;
-            for run in 1..=setup.runs {
-                for position in 0..cases.len() {
-                    check_interrupted()?;
-                    // Every second run takes the targets in reverse order.
-                    let index = if run % 2 == 1 { position } else { cases.len() - 1 - position };
-                    let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
-                    progress.show(done / all, &what);
-                    churning[index].segment(&options.warm_up())?;
-                    let mut result = churning[index].segment(&options.command)?;
-                    result.invalid.extend(validity::unoptimised(&record.document.environment));
-                    if let Some(point) = record.document.series[first + index].points.last_mut() {
-                        point.runs.push(result);
-                    }
-                }
-                done += 1.0;
-            }
-            progress.clear();
-            if let Some(table) = &table {
-                let points: Vec<&SeriesPoint> =
-                    record.document.series[first..].iter().filter_map(|series| series.points.last()).collect();
-                table.row(&points)?;
-            }
+            let start = |case| ChurnRun::start(*kind, clients, setup, case);
+            let mut churning = cases.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+            turns.measure(clients as f64, 0.0, &mut progress, |turn| {
+                turn.show(&format!("churn of {}s, {clients} clients", kind.name()));
+                churning[turn.contestant].segment(&options.warm_up())?;
+                Ok([churning[turn.contestant].segment(&options.command)?])
+            })?;
         }
     }
     Ok(())

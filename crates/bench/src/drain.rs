@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use report::document::{LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint};
+use report::document::{LoopMode, MeasuredRun, MeasuredSeries};
 use report::stdout::put;
-use report::{OsuTable, ProgressLine};
 
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::durability_case::{DurabilityCase, cases, note_durable};
@@ -18,10 +17,11 @@ use crate::process::RoleHandle;
 use crate::role::connect;
 use crate::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
 use crate::role_protocol::{RoleReport, sizes};
-use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::run_recorder::RunRecorder;
 use crate::store_meter::StoreReading;
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
+use crate::turns::{MeasuredTurns, TurnProgress};
 use gauge::{Steadiness, steadiness, validity};
 
 const OWN: &[OptionSpec] = &[
@@ -113,52 +113,21 @@ fn measure(
     options: &DrainOptions,
     targets: &[BenchmarkTarget],
 ) -> Result<(), CommandFailure> {
-    let progress = ProgressLine::begin();
     let cases = cases(targets, options.durable);
     // Two series for each case: filling, then emptying.
-    for case in &cases {
-        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, case)));
-    }
-    let table = match setup.output.format.is_incremental() {
-        true => {
-            let begun: Vec<&MeasuredSeries> = record.document.series.iter().collect();
-            Some(OsuTable::begin(&record.document, &begun, setup.output.full)?)
-        }
-        false => None,
-    };
+    let both = |case| ["fill", "empty"].map(|phase| series(phase, options, case));
+    let mut turns = MeasuredTurns::begin(record, setup, cases.iter().flat_map(both))?;
     let mut backlogs = cases.iter().map(|case| DrainRun::start(options, setup, case)).collect::<Result<Vec<_>, _>>()?;
-    let all = (options.sizes.len() * setup.runs * cases.len()) as f64;
-    let mut done = 0.0;
+    let mut progress = TurnProgress::begin(options.sizes.len() * setup.runs * cases.len());
     for &size_bytes in &options.sizes {
-        let count = options.count(size_bytes);
-        for series in &mut record.document.series {
-            let at = size_bytes as f64;
-            series.points.push(SeriesPoint { at, size_bytes: at, runs: Vec::new() });
-        }
-        for run in 1..=setup.runs {
-            for position in 0..cases.len() {
-                check_interrupted()?;
-                // Every second run takes the targets in reverse order.
-                let index = if run % 2 == 1 { position } else { cases.len() - 1 - position };
-                let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
-                progress.show(done / all, &what);
-                let both = backlogs[index].fill_and_empty(size_bytes, count)?;
-                for (phase, mut result) in both.into_iter().enumerate() {
-                    result.invalid.extend(validity::unoptimised(&record.document.environment));
-                    result.notes.extend(setup.tcp.queue_note(cases[index].0.facts.product.as_deref()));
-                    if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
-                        point.runs.push(result);
-                    }
-                }
-                done += 1.0;
-            }
-        }
-        progress.clear();
-        if let Some(table) = &table {
-            let points: Vec<&SeriesPoint> =
-                record.document.series.iter().filter_map(|series| series.points.last()).collect();
-            table.row(&points)?;
-        }
+        let (at, count) = (size_bytes as f64, options.count(size_bytes));
+        turns.measure(at, at, &mut progress, |turn| {
+            turn.show(&format!("drain of {count} messages of {size_bytes} bytes"));
+            let mut both = backlogs[turn.contestant].fill_and_empty(size_bytes, count)?;
+            let product = cases[turn.contestant].0.facts.product.as_deref();
+            both.iter_mut().for_each(|result| result.notes.extend(setup.tcp.queue_note(product)));
+            Ok(both)
+        })?;
     }
     Ok(())
 }

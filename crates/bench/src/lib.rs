@@ -44,6 +44,7 @@ mod target;
 mod tcp;
 mod trade;
 mod trees;
+mod turns;
 mod verbs;
 pub(crate) mod workload;
 mod written_segment;

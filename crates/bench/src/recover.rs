@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gauge::validity;
-use report::document::{LoopMode, MeasuredRun, MeasuredSeries, RecoveryFigures, SeriesPoint};
+use report::document::{LoopMode, MeasuredRun, MeasuredSeries, RecoveryFigures};
 use report::stdout::put;
-use report::{OsuTable, ProgressLine};
 use serde::de::DeserializeOwned;
 
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
@@ -25,10 +24,11 @@ use crate::placement::{CpuList, CpuPlacement};
 use crate::process::RoleHandle;
 use crate::role::recover_roles::{ConfirmedBacklog, RecoverCommand, RecoverTask, RecoveredBacklog};
 use crate::role_protocol::{RoleReport, sizes};
-use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::run_recorder::RunRecorder;
 use crate::store_meter;
 use crate::target::BenchmarkTarget;
 use crate::tcp::TcpOptions;
+use crate::turns::{MeasuredTurns, TurnProgress};
 use crash_broker::{BrokerStart, CrashBroker, CrashBrokerSource};
 
 const OWN: &[OptionSpec] = &[
@@ -153,56 +153,20 @@ fn measure(
     options: &RecoverOptions,
     targets: &[BenchmarkTarget],
 ) -> Result<(), CommandFailure> {
-    let progress = ProgressLine::begin();
-    for target in targets {
-        record.document.series.extend(["fill", "recover"].map(|phase| series(phase, options.window, target)));
-    }
-    let table = match setup.output.format.is_incremental() {
-        true => {
-            let begun: Vec<&MeasuredSeries> = record.document.series.iter().collect();
-            Some(OsuTable::begin(&record.document, &begun, setup.output.full)?)
-        }
-        false => None,
-    };
-    let all = (options.sizes.len() * setup.runs * targets.len()) as f64;
-    let mut done = 0.0;
+    let both = |target| ["fill", "recover"].map(|phase| series(phase, options.window, target));
+    let mut turns = MeasuredTurns::begin(record, setup, targets.iter().flat_map(both))?;
+    let mut progress = TurnProgress::begin(options.sizes.len() * setup.runs * targets.len());
     for &size_bytes in &options.sizes {
-        let count = options.count(size_bytes);
-        for series in &mut record.document.series {
-            let at = size_bytes as f64;
-            series.points.push(SeriesPoint { at, size_bytes: at, runs: Vec::new() });
-        }
-        for run in 1..=setup.runs {
-            for position in 0..targets.len() {
-                check_interrupted()?;
-                // Every second run takes the targets in reverse order.
-                let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
-                let name = &targets[index].name;
-                let show = |doing: &str| {
-                    let what =
-                        format!("{name}: {doing} {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
-                    progress.show(done / all, &what);
-                };
-                let crash = CrashRun { size_bytes, count, window: options.window, checks: setup.checks };
-                let mut broker =
-                    CrashBroker::new(options.sources[index].clone(), &options.dir, setup.placement.broker.clone())?;
-                let both =
-                    crash.measure(&mut broker, &setup.placement, &show).map_err(|why| format!("{name}: {why}"))?;
-                for (phase, mut result) in both.into_iter().enumerate() {
-                    result.invalid.extend(validity::unoptimised(&record.document.environment));
-                    if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
-                        point.runs.push(result);
-                    }
-                }
-                done += 1.0;
-            }
-        }
-        progress.clear();
-        if let Some(table) = &table {
-            let points: Vec<&SeriesPoint> =
-                record.document.series.iter().filter_map(|series| series.points.last()).collect();
-            table.row(&points)?;
-        }
+        let (at, count) = (size_bytes as f64, options.count(size_bytes));
+        turns.measure(at, at, &mut progress, |turn| {
+            let name = &targets[turn.contestant].name;
+            let show = |doing: &str| turn.show(&format!("{name}: {doing} {count} messages of {size_bytes} bytes"));
+            let source = options.sources[turn.contestant].clone();
+            let crash = CrashRun { size_bytes, count, window: options.window, checks: setup.checks };
+            let mut broker = CrashBroker::new(source, &options.dir, setup.placement.broker.clone())?;
+            let both = crash.measure(&mut broker, &setup.placement, &show);
+            Ok(both.map_err(|why| format!("{name}: {why}"))?)
+        })?;
     }
     Ok(())
 }

@@ -103,6 +103,7 @@ impl Broker {
             unroutable: self.data.forwarder.unroutable,
             dead_letters_dropped: self.data.dead_letters.dropped
                 + self.data.dispatcher.queues.housekeeping.dead_letters.dropped(),
+            queues_closed: self.data.dispatcher.queues.closed,
             work: self.data.dispatcher.work.done(),
             work_per_turn_max: self.data.dispatcher.work.most(),
         }
@@ -210,6 +211,12 @@ impl Broker {
             self.requests().answer_gets(id, fx);
             self.control().dispatch_due(fx);
         }
+    }
+
+    /// Messages of a queue were paged out or are in the store, and cannot be read: it is closed, until it is purged or deleted or the
+    /// broker starts again. Returns whether it is there, and was open.
+    pub fn close_queue<E: Effects>(&mut self, uid: QueueUid, fx: &mut E) -> bool {
+        self.control().close_queue(uid, fx)
     }
 
     /// A durable queue has its messages. The positions of new ones go on from these, one for each priority level that had any.

@@ -28,6 +28,8 @@ pub struct BrokerCounters {
     pub unroutable: u64,
     /// Dead letters that had died of themselves in so many queues that their history was full, or of which too many waited.
     pub dead_letters_dropped: u64,
+    /// Queues that were closed because messages of them could not be read.
+    pub queues_closed: u64,
     /// Units of work that turns have done.
     pub work: u64,
     /// The most that one of them has done.

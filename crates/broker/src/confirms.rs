@@ -21,6 +21,8 @@ struct StoredSource {
     stored: StoredPosition,
     /// Answers of other shards that it waits for, and one until it is forwarded.
     answers: u32,
+    /// A queue that it goes to is closed.
+    is_kept: bool,
 }
 
 /// What another shard will accept or refuse.
@@ -84,7 +86,7 @@ impl PublisherConfirms {
     /// A message in the store begins to be forwarded. The store keeps it until [`release_source`](Self::release_source) is called
     /// once for this, and once for each answer of another shard.
     pub fn hold_source(&mut self, stored: StoredPosition) -> SourceKey {
-        self.sources.insert(StoredSource { stored, answers: 1 })
+        self.sources.insert(StoredSource { stored, answers: 1, is_kept: false })
     }
 
     /// What a message in the store goes on as was sent to another shard, which will accept or refuse it.
@@ -100,9 +102,19 @@ impl PublisherConfirms {
         let Some(source) = self.sources.get_mut(key) else { return };
         source.answers -= 1;
         if source.answers == 0
-            && let Some(StoredSource { stored: StoredPosition { uid, position }, .. }) = self.sources.remove(key)
+            && let Some(StoredSource { stored: StoredPosition { uid, position }, is_kept, .. }) =
+                self.sources.remove(key)
+            && !is_kept
         {
             fx.forget(uid, position, 1);
+        }
+    }
+
+    /// A queue that a message in the store goes to is closed: the store keeps the message, which is in its old queue again at the
+    /// next start.
+    pub fn keep_source(&mut self, key: SourceKey) {
+        if let Some(source) = self.sources.get_mut(key) {
+            source.is_kept = true;
         }
     }
 

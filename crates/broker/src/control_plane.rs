@@ -1,6 +1,7 @@
 //! The control plane: what a change of definitions, the end of a connection, or a timer does to queues, consumers and sessions.
 
 use crate::ack_timeouts::AckTimeouts;
+use crate::consumer_rotation::ConsumerRotation;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::DeferredWork;
 use crate::definitions::Definitions;
@@ -236,10 +237,13 @@ impl ControlPlane<'_> {
     /// Cancels the consumers of a deleted queue and drops its messages, as far as the budget of the turn allows. Returns whether
     /// nothing is left.
     pub fn drop_queue<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> bool {
+        self.cancel_consumers(&mut queue.consumers, fx) && queue.ready.drop_some(&mut self.data.dispatcher.work)
+    }
+
+    /// Cancels consumers whose queue does without them, as far as the budget of the turn allows. Returns whether none is left.
+    pub fn cancel_consumers<E: Effects>(&mut self, consumers: &mut ConsumerRotation, fx: &mut E) -> bool {
         while !self.data.dispatcher.work.is_spent() {
-            let Some(consumer) = queue.consumers.pop() else {
-                return queue.ready.drop_some(&mut self.data.dispatcher.work);
-            };
+            let Some(consumer) = consumers.pop() else { return true };
             self.data.dispatcher.work.draw(CONSUMER_REMOVAL_WORK);
             match consumer {
                 ConsumerRef::Local(key) => self.cancel_consumer(key, fx),
@@ -254,7 +258,7 @@ impl ControlPlane<'_> {
         false
     }
 
-    /// The queue of a consumer of this shard was deleted.
+    /// The queue of a consumer of this shard was deleted or closed.
     pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         self.notify_cancelled(key, fx);
         self.data.dispatcher.channels.remove_consumer(key, fx);

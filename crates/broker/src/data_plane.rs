@@ -110,20 +110,21 @@ impl DataPlane {
         fx: &mut E,
     ) -> RemoteResult {
         let count = queues.len();
-        let (mut accepted, mut last) = (true, None);
+        let (mut refused, mut last) = (None, None);
         for (at, &queue) in queues.iter().enumerate() {
             match self.dispatcher.enqueue_or_deliver(queue, content, &mut kept, at + 1 == count, fx) {
-                EnqueueResult::Refused => accepted = false,
+                EnqueueResult::Refused => refused = refused.or(Some(RemoteResult::Refused)),
+                EnqueueResult::Closed => refused = Some(RemoteResult::Closed),
                 EnqueueResult::Accepted(AppendResult::Pending(ticket)) => last = last.max(Some(ticket)),
                 EnqueueResult::Accepted(AppendResult::Durable) => {}
             }
         }
         // Its publisher is on another shard, where the batches throttle it.
         self.dispatcher.flow.slow_queue = None;
-        match last {
-            _ if !accepted => RemoteResult::Refused,
-            Some(ticket) => RemoteResult::Pending(ticket),
-            None => RemoteResult::Accepted,
+        match (refused, last) {
+            (Some(refused), _) => refused,
+            (None, Some(ticket)) => RemoteResult::Pending(ticket),
+            (None, None) => RemoteResult::Accepted,
         }
     }
 

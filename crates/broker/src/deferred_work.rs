@@ -3,6 +3,7 @@
 //! The work of one connection is done in its order, and the connection is not read until it is done, so that nothing overtakes.
 //! Connections take turns.
 
+use crate::consumer_rotation::ConsumerRotation;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
@@ -42,6 +43,8 @@ pub(crate) enum DeferredWork {
     Get { requester: Requester, queue: QueueId, no_ack: bool },
     /// A queue that is deleted: its consumers are cancelled, its messages dropped.
     DropQueue(Box<Queue>),
+    /// Consumers of a queue that is closed: they are cancelled.
+    CancelConsumers(Box<ConsumerRotation>),
     /// Definitions that are not finished: not everything that they remove is gone, or put under other policies.
     FinishDefinitions,
     /// Messages that were purged.

@@ -32,6 +32,8 @@ pub(crate) enum EnqueueResult {
     Accepted(AppendResult),
     /// The queue has no capacity.
     Refused,
+    /// The queue is closed: what is in the store of the message stays there.
+    Closed,
 }
 
 /// What became of a message that has left its queue for a consumer.
@@ -95,6 +97,9 @@ impl Dispatcher {
         let mut level = 0;
         if let Some(features) = &queue.features {
             if features.refuses(&queue.ready, content) {
+                if features.is_closed {
+                    return EnqueueResult::Closed;
+                }
                 self.queues.refuse(id, content, kept, fx);
                 return EnqueueResult::Refused;
             }
@@ -147,6 +152,9 @@ impl Dispatcher {
     pub fn dispatch<E: Effects>(&mut self, id: QueueId, sessions: &mut Sessions, fx: &mut E) {
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         queue.due = false;
+        if queue.is_closed() {
+            return;
+        }
         let housekeeping = &mut self.queues.housekeeping;
         let (mut checks, mut more, mut interrupted) = (0, false, false);
         self.work.draw(1);

@@ -31,6 +31,8 @@ pub struct FeatureState {
     pub returns: HashMap<QueuePosition, u32>,
     /// If its virtual host has a quota: the bytes that are counted of this queue.
     pub counted_bytes: Option<u64>,
+    /// Messages of it cannot be read.
+    pub is_closed: bool,
 }
 
 impl FeatureState {
@@ -41,24 +43,36 @@ impl FeatureState {
             None if is_counted => QueueFeatures::default(),
             None => return None,
         };
-        let target = features.dead_letter_exchange.map(|exchange| {
+        let mut state = FeatureState::of(&features, now_us);
+        state.dead_letter_target = features.dead_letter_exchange.map(|exchange| {
             let (vhost, queue) = (definition.vhost, definition.name.shared());
             Arc::new(DeadLetterTarget { vhost, queue, exchange, routing_key: features.dead_letter_routing_key })
         });
-        Some(Box::new(FeatureState {
+        state.counted_bytes = is_counted.then_some(0);
+        Some(Box::new(state))
+    }
+
+    /// The state of a queue without features.
+    pub fn plain(now_us: u64) -> Box<FeatureState> {
+        Box::new(FeatureState::of(&QueueFeatures::default(), now_us))
+    }
+
+    fn of(features: &QueueFeatures, now_us: u64) -> FeatureState {
+        FeatureState {
             ttl_us: features.message_ttl_ms.map(|ms| ms.saturating_mul(MS_US)),
             expires_us: features.expires_ms.map(|ms| ms.saturating_mul(MS_US)),
             used_us: now_us,
             messages_max: features.messages_max.unwrap_or(u64::MAX),
             body_bytes_max: features.body_bytes_max.unwrap_or(u64::MAX),
             overflow: features.overflow,
-            dead_letter_target: target,
+            dead_letter_target: None,
             priority_max: features.priority_max,
             single_active: features.single_active_consumer,
             delivery_limit: features.delivery_limit,
             returns: HashMap::new(),
-            counted_bytes: is_counted.then_some(0),
-        }))
+            counted_bytes: None,
+            is_closed: false,
+        }
     }
 
     /// Inherits the state from before the queue was put under other policies.
@@ -69,6 +83,7 @@ impl FeatureState {
         if self.delivery_limit.is_some() {
             self.returns = before.returns;
         }
+        self.is_closed = before.is_closed;
     }
 
     /// Counts the return of a message that a consumer had. Returns the count, or `None` if it exceeds the limit.
@@ -107,6 +122,11 @@ impl FeatureState {
     /// Whether one more message must be refused. As in RabbitMQ, that is checked before a consumer is looked for.
     #[inline]
     pub fn refuses(&self, ready: &ReadyMessages, content: &Content<'_>) -> bool {
+        self.is_closed || self.is_full(ready, content)
+    }
+
+    #[inline]
+    fn is_full(&self, ready: &ReadyMessages, content: &Content<'_>) -> bool {
         self.overflow != OverflowPolicy::DropHead
             && (ready.len() as u64 >= self.messages_max
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)

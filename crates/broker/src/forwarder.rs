@@ -377,7 +377,10 @@ impl Forwarder {
             if !self.identity.is_home(queue.home) {
                 dispatcher.work.draw(1);
             } else if is_wanted(queue) {
-                let _enqueued = dispatcher.enqueue_or_deliver(queue.id, content, kept, at + 1 == count, fx);
+                let enqueued = dispatcher.enqueue_or_deliver(queue.id, content, kept, at + 1 == count, fx);
+                if let Some(source) = source.filter(|_| enqueued == EnqueueResult::Closed) {
+                    confirms.keep_source(source);
+                }
             }
         }
         if self.identity.shards > 1 {
@@ -400,7 +403,7 @@ impl ForwardResult {
     #[inline]
     fn note(&mut self, enqueued: EnqueueResult) {
         match enqueued {
-            EnqueueResult::Refused => self.refused = true,
+            EnqueueResult::Refused | EnqueueResult::Closed => self.refused = true,
             // Tickets are durable in their order.
             EnqueueResult::Accepted(AppendResult::Pending(ticket)) => self.ticket = self.ticket.max(Some(ticket)),
             EnqueueResult::Accepted(AppendResult::Durable) => {}

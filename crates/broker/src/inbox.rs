@@ -147,6 +147,11 @@ impl<'a> Inbox<'a> {
                     self.control().publishing().answers().on_shard_answer(awaited, false, fx);
                 }
             }
+            ShardMessage::PublishKept => {
+                if let Some(awaited) = self.control().data.confirms.next_answered(from) {
+                    self.control().publishing().answers().on_kept(awaited, fx);
+                }
+            }
             ShardMessage::Credit { queue, consumer, messages, bytes } => {
                 let dispatcher = &mut self.control().data.dispatcher;
                 if let Some((key, priority)) = dispatcher.remotes.grant_credit(from, consumer, messages, bytes) {

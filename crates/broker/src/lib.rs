@@ -31,6 +31,7 @@ mod channel;
 mod channel_confirms;
 mod channels;
 mod chunked_queue;
+mod closed_queue;
 mod commands;
 mod commits;
 mod confirms;

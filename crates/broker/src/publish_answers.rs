@@ -29,6 +29,14 @@ impl PublishAnswers<'_> {
         self.on_answer(publish, fx);
     }
 
+    /// A queue of another shard is closed, and has refused what was sent to it.
+    pub fn on_kept<E: Effects>(&mut self, awaited: AwaitedAnswer, fx: &mut E) {
+        if let AwaitedAnswer::Source(key) = awaited {
+            self.data.confirms.keep_source(key);
+        }
+        self.on_shard_answer(awaited, false, fx);
+    }
+
     /// A publish has one answer more.
     pub fn on_answer<E: Effects>(&mut self, publish: PublishKey, fx: &mut E) {
         let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) else { return };

@@ -128,7 +128,7 @@ impl Publishing<'_> {
                 transaction.push(TransactionOperation::Publish { message, mandatory, further_keys });
                 return Ok(match route {
                     Ok(route) => self.after_publish(slot, first, &route, fx),
-                    Err(_) => self.sessions.read_control(slot),
+                    Err(_) => self.after_deferral(slot, first, fx),
                 });
             }
         };
@@ -146,10 +146,7 @@ impl Publishing<'_> {
                     awaited,
                 };
                 self.defer_publish(Box::new(deferred));
-                if let Some(session) = self.sessions.get_mut(slot) {
-                    session.has_published = true;
-                }
-                return Ok(self.sessions.read_control(slot));
+                return Ok(self.after_deferral(slot, first, fx));
             }
         };
         let dead_letters = self.data.dispatcher.queues.housekeeping.dead_letters.pushed();
@@ -258,6 +255,16 @@ impl Publishing<'_> {
         } else {
             ReadControl::Continue
         }
+    }
+
+    /// The queues of a publish are not found yet. Its publisher is blocked all the same, if publishers are, and told so.
+    #[cold]
+    fn after_deferral<E: Effects>(&mut self, slot: ConnectionSlot, first: bool, fx: &mut E) -> ReadControl {
+        if first && let Some(session) = self.sessions.get_mut(slot) {
+            session.has_published = true;
+            self.sessions.notify_blocked(slot, fx);
+        }
+        self.sessions.read_control(slot)
     }
 
     /// The queues for a publish, by the channel's route cache if it repeats the last one; or the search for them if the budget of

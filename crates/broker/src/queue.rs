@@ -86,6 +86,12 @@ impl Queue {
         self.ready.bytes() + self.ready.len() as u64 * MESSAGE_OVERHEAD_BYTES
     }
 
+    /// Whether messages of it cannot be read.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.features.as_ref().is_some_and(|features| features.is_closed)
+    }
+
     /// Where its dead letters go.
     #[inline]
     pub fn dead_letter_target(&self) -> Option<&Arc<DeadLetterTarget>> {

@@ -187,6 +187,9 @@ impl QueueHousekeeping {
 
     /// Sets the timer of a queue by its head and by its own expiration. An earlier timer stays.
     pub fn rearm(&mut self, queue: &mut Queue) {
+        if queue.is_closed() {
+            return;
+        }
         let target = TimerTarget::Queue(queue.id.index);
         if queue.expiring {
             match queue.ready.front().map(|head| queue.deadline_us(head)) {
@@ -240,6 +243,7 @@ impl QueueHousekeeping {
     pub fn demands_page(&self, queue: &Queue, now_us: u64) -> bool {
         let expires = |page: &PageSummary| queue.page_deadline_us(page).is_none_or(|deadline_us| deadline_us <= now_us);
         queue.ready.awaits_page()
+            && !queue.is_closed()
             && (queue.consumers.has_active()
                 || self.paging.has_get(queue.id)
                 || queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready))
@@ -250,6 +254,9 @@ impl QueueHousekeeping {
     /// it has a turn when others have got theirs.
     #[cold]
     pub fn ask_for_pages<E: Effects>(&mut self, queue: &mut Queue, now_us: u64, fx: &mut E) -> bool {
+        if queue.is_closed() {
+            return true;
+        }
         let is_demanded = self.demands_page(queue, now_us);
         let page_bytes = self.paging.page_bytes(self.waiting_bytes);
         let (id, uid) = (queue.id, queue.paged_uid());

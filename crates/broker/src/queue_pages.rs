@@ -303,6 +303,12 @@ impl QueuePages {
         }
     }
 
+    /// Nothing that was asked for is wanted any more.
+    pub fn withdraw(&mut self) {
+        self.levels.iter_mut().for_each(|pages| pages.asked.clear());
+        (self.asked_bytes, self.awaits_turn) = (0, false);
+    }
+
     /// The messages have come that were asked for first: they are at the end of the front. Returns what was asked for, what has
     /// come and what the pages have less, unless nobody has asked for messages from this position on.
     pub fn page_in(

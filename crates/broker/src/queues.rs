@@ -1,5 +1,6 @@
 //! The queues of this shard: their table, the list of those to dispatch, and what happens to a message outside a delivery.
 
+use crate::consumer_rotation::ConsumerRotation;
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::{delivery_count, with_delivery_count};
 use crate::effects::Effects;
@@ -89,6 +90,8 @@ pub(crate) struct Queues {
     /// The durable queues, and those with pages, by the numbers that the store knows.
     uids: HashMap<QueueUid, QueueId>,
     pub housekeeping: QueueHousekeeping,
+    /// How many were ever closed.
+    pub closed: u64,
 }
 
 impl Queues {
@@ -133,10 +136,13 @@ impl Queues {
         let mut features = FeatureState::new(definition, is_counted, now_us);
         let Some(queue) = self.table.get_mut(id) else { return };
         self.housekeeping.quotas.remove_queue(queue);
-        if let Some(before) = queue.features.take()
-            && let Some(features) = &mut features
-        {
-            features.inherit(*before);
+        if let Some(before) = queue.features.take() {
+            if before.is_closed {
+                features.get_or_insert_with(|| FeatureState::plain(now_us));
+            }
+            if let Some(features) = &mut features {
+                features.inherit(*before);
+            }
         }
         queue.features = features;
         queue.expiring |= queue.has_ttl();
@@ -165,6 +171,22 @@ impl Queues {
         }
         self.housekeeping.note_emptied(&queue.ready);
         Some(queue)
+    }
+
+    /// Closes a queue: nothing of it is read, expires or is asked for. Returns its consumers, unless it was closed before.
+    pub fn close(&mut self, id: QueueId, now_us: u64) -> Option<ConsumerRotation> {
+        let queue = self.table.get_mut(id)?;
+        let features = queue.features.get_or_insert_with(|| FeatureState::plain(now_us));
+        if std::mem::replace(&mut features.is_closed, true) {
+            return None;
+        }
+        self.closed += 1;
+        self.housekeeping.paging.note_answered(queue.ready.asked_bytes());
+        if let Some(pages) = queue.ready.pages_mut() {
+            pages.withdraw();
+        }
+        self.housekeeping.timers.clear(TimerTarget::Queue(id.index), &mut queue.timer_us);
+        Some(std::mem::take(&mut queue.consumers))
     }
 
     /// Has a queue dispatched before the command ends.
@@ -360,6 +382,8 @@ impl Queues {
             // Unsettled messages may return once more.
             let ready = &queue.ready;
             features.returns.retain(|&position, _| !ready.has_requeued(position));
+            // What could not be read is gone.
+            features.is_closed = false;
         }
         self.housekeeping.note_emptied(&queue.ready);
         let purged = PurgedMessages::new(queue.uid, queue.paged_uid(), queue.ready.take());
@@ -382,6 +406,9 @@ impl Queues {
     pub fn on_timer(&mut self, index: u32, now_us: u64) -> Option<QueueTimerResult> {
         let queue = self.table.0.get_mut(index as usize)?.as_mut()?;
         queue.timer_us = 0;
+        if queue.is_closed() {
+            return None;
+        }
         if !queue.is_unused_since(now_us) {
             return Some(QueueTimerResult::Expiring(queue.id));
         }

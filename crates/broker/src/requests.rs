@@ -11,6 +11,7 @@ use crate::ledger::UnsettledDelivery;
 use crate::limits::DEFINITIONS_PER_BATCH_MAX;
 use crate::paging::WaitingGet;
 use crate::pending_purges::{PendingPurge, PurgeStep};
+use crate::queue::Queue;
 use crate::queue_entry::QueueEntry;
 use crate::queues::GetResult;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
@@ -96,7 +97,17 @@ impl Requests<'_> {
                 _ => QueueResponse::Gone,
             };
         }
-        if matches!(request, QueueRequest::Counts | QueueRequest::Get { .. }) {
+        if let Some(refusal) = self.control.refuse_closed(id, &request) {
+            return refusal;
+        }
+        let dispatcher = &mut self.control.data.dispatcher;
+        let is_use = match request {
+            QueueRequest::Counts | QueueRequest::Get { .. } => true,
+            // Nobody could use it.
+            QueueRequest::Purge => dispatcher.queues.table.get(id).is_some_and(Queue::is_closed),
+            _ => false,
+        };
+        if is_use {
             dispatcher.queues.note_use(id, dispatcher.now_us);
         }
         let Some(queue) = dispatcher.queues.table.get_mut(id) else { return QueueResponse::Gone };

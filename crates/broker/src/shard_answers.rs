@@ -14,6 +14,19 @@ pub enum RemoteResult {
     Pending(u64),
     /// A queue had no capacity.
     Refused,
+    /// A queue is closed.
+    Closed,
+}
+
+impl RemoteResult {
+    /// What the other shard is told, if it is a refusal.
+    fn refusal(self) -> Option<ShardMessage> {
+        match self {
+            RemoteResult::Accepted | RemoteResult::Pending(_) => None,
+            RemoteResult::Refused => Some(ShardMessage::PublishRefused),
+            RemoteResult::Closed => Some(ShardMessage::PublishKept),
+        }
+    }
 }
 
 /// Answers that follow one another and wait for the tickets of one tick.
@@ -22,8 +35,8 @@ struct WaitingAnswers {
     ticket: u64,
     /// Publishes that are accepted then.
     accepted: u32,
-    /// One that was refused follows them.
-    then_refused: bool,
+    /// The refusal of one that follows them.
+    then: Option<ShardMessage>,
 }
 
 /// The answers to one shard.
@@ -41,26 +54,26 @@ impl ShardAnswers {
     /// The next answer. Those that wait for tickets behind `sealed` are one run.
     #[inline]
     pub fn push<E: Effects>(&mut self, from: ShardId, result: RemoteResult, sealed: u64, fx: &mut E) {
-        match result {
-            RemoteResult::Accepted if self.waiting.is_empty() => self.accepted += 1,
-            RemoteResult::Refused if self.waiting.is_empty() => self.refuse(from, fx),
-            result => self.push_waiting(result, sealed),
+        match (result, result.refusal()) {
+            (RemoteResult::Accepted, _) if self.waiting.is_empty() => self.accepted += 1,
+            (_, Some(refusal)) if self.waiting.is_empty() => self.refuse(from, refusal, fx),
+            (result, refusal) => self.push_waiting(result, refusal, sealed),
         }
     }
 
     /// An answer that waits for the store, or follows one that does.
-    fn push_waiting(&mut self, result: RemoteResult, sealed: u64) {
+    fn push_waiting(&mut self, result: RemoteResult, then: Option<ShardMessage>, sealed: u64) {
         let last = self.waiting.back_mut();
         let before = last.as_ref().map_or(0, |run| run.ticket);
         let ticket = if let RemoteResult::Pending(ticket) = result { ticket.max(before) } else { before };
-        let (accepted, then_refused) = if result == RemoteResult::Refused { (0, true) } else { (1, false) };
+        let accepted = u32::from(then.is_none());
         match last {
-            Some(run) if (before == ticket || before > sealed) && !run.then_refused => {
+            Some(run) if (before == ticket || before > sealed) && run.then.is_none() => {
                 run.ticket = ticket;
                 run.accepted += accepted;
-                run.then_refused = then_refused;
+                run.then = then;
             }
-            _ => self.waiting.push_back(WaitingAnswers { ticket, accepted, then_refused }),
+            _ => self.waiting.push_back(WaitingAnswers { ticket, accepted, then }),
         }
     }
 
@@ -68,15 +81,15 @@ impl ShardAnswers {
     pub fn on_durable<E: Effects>(&mut self, from: ShardId, ticket: u64, fx: &mut E) {
         while let Some(run) = self.waiting.pop_front_if(|run| run.ticket <= ticket) {
             self.accepted += run.accepted;
-            if run.then_refused {
-                self.refuse(from, fx);
+            if let Some(refusal) = run.then {
+                self.refuse(from, refusal, fx);
             }
         }
     }
 
-    fn refuse<E: Effects>(&mut self, from: ShardId, fx: &mut E) {
+    fn refuse<E: Effects>(&mut self, from: ShardId, refusal: ShardMessage, fx: &mut E) {
         self.flush(from, fx);
-        fx.batch(from).push(ShardMessage::PublishRefused);
+        fx.batch(from).push(refusal);
     }
 
     /// Tells the shard how many of its publishes were accepted.

@@ -150,6 +150,8 @@ pub enum ShardMessage {
     },
     /// The next publish that required an answer was refused: a queue had no capacity.
     PublishRefused,
+    /// The same, as a queue is closed: what the store has of the message stays there.
+    PublishKept,
     /// A message for a consumer there, or several that follow one another in the queue and differ in their bodies alone.
     Deliver {
         consumer: ConsumerKey,

@@ -138,6 +138,9 @@ impl WorkRunner<'_> {
             DeferredWork::DropQueue(mut queue) => {
                 (!self.control.drop_queue(&mut queue, fx)).then_some(DeferredWork::DropQueue(queue))
             }
+            DeferredWork::CancelConsumers(mut consumers) => {
+                (!self.control.cancel_consumers(&mut consumers, fx)).then_some(DeferredWork::CancelConsumers(consumers))
+            }
             DeferredWork::Purge(purge) => {
                 self.requests().run_purge(*purge, fx).map(|rest| DeferredWork::Purge(Box::new(rest)))
             }

@@ -12,7 +12,8 @@ use crate::limits::{
     CONSUMER_TIMEOUT_MS_MAX, DISK_FREE_LIMIT_LEAST_DEFAULT, DISK_FREE_LIMIT_MOST, FRAME_BYTES_LEAST, FRAME_BYTES_MOST,
     MESSAGE_BYTES_MOST, RDMA_CREDITS_LEAST, RDMA_CREDITS_MOST, RDMA_RECEIVE_BUFFER_BYTES_LEAST,
     RDMA_RECEIVE_BUFFER_BYTES_MOST, SEGMENT_BYTES_LEAST, SEGMENT_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
-    STORE_GROUP_US_MAX, STORE_SYNC_US_LEAST, STORE_SYNC_US_MOST, TIME_S_MAX,
+    STORE_GROUP_US_MAX, STORE_SCRUB_INTERVAL_S_MAX, STORE_SCRUB_RATE_LEAST, STORE_SCRUB_RATE_MOST, STORE_SYNC_US_LEAST,
+    STORE_SYNC_US_MOST, TIME_S_MAX,
 };
 use crate::machine::Machine;
 use crate::origin::{ConfigError, ConfigFault, Origin};
@@ -257,8 +258,14 @@ settings! {
         /// With less free space than this on the disk of the state folder, publishers are held back until there is more. 0: 1 GiB,
         /// or four segments for each thread if that is more.
         disk_free_limit: u64 = "0", SettingKind::Bytes { least: 0, most: DISK_FREE_LIMIT_MOST };
-        /// Whether a broker starts whose files are damaged, without the messages that cannot be read; it logs which they are.
-        /// Otherwise it says what is damaged, and does not start.
+        /// How often the files that messages were written to are read while the broker runs, to find out whether the disk still
+        /// has what it was given. What is damaged is logged. 0: never.
+        store_scrub_interval_s: u32 = "604800", SettingKind::Number { unit: "seconds", least: 0, most: STORE_SCRUB_INTERVAL_S_MAX };
+        /// How many bytes are read for that in a second, at most. It reads when nothing waits to be written.
+        store_scrub_rate: u64 = "2097152", SettingKind::Bytes { least: STORE_SCRUB_RATE_LEAST, most: STORE_SCRUB_RATE_MOST };
+        /// Whether a broker starts whose files are damaged, without the messages that cannot be read; it logs which they are, and
+        /// writes the files anew without them, so that the next start needs no leave. Otherwise it says what is damaged, and does
+        /// not start.
         store_lose_damaged: bool = "false", SettingKind::Flag;
     }
     "Federation" {

@@ -74,3 +74,12 @@ pub const STORE_SYNC_US_MOST: u64 = 10_000_000;
 
 /// The longest that messages are held back for a larger write: what nobody waits for is written after as long.
 pub const STORE_GROUP_US_MAX: u64 = 10_000;
+
+/// The most seconds between two scrubs of the store: ten years.
+pub const STORE_SCRUB_INTERVAL_S_MAX: u64 = 315_360_000;
+
+/// The fewest bytes a second that a scrub may be held to: a segment in a quarter of an hour.
+pub const STORE_SCRUB_RATE_LEAST: u64 = 64 << 10;
+
+/// The most.
+pub const STORE_SCRUB_RATE_MOST: u64 = 1 << 40;

@@ -94,7 +94,7 @@ fn every_setting_is_set_by_every_source() {
             "rdma_frame_bytes_max" | "rdma_receive_buffer_bytes" => ("5000", "5000"),
             "queue_types_as_classic" | "store_lose_damaged" => ("true", "true"),
             "store_sync" => ("never", "\"never\""),
-            "segment_bytes" => ("4194304", "4194304"),
+            "segment_bytes" | "store_scrub_rate" => ("4194304", "4194304"),
             "idle_processors" => ("poll", "\"poll\""),
             _ => ("7", "7"),
         };

@@ -169,8 +169,11 @@ impl FileThread {
                 Completion::Written { segment, group, result }
             }
             Request::Sync { segment } => Completion::Synced { segment, result: self.sync_open() },
-            Request::Read { segment, block, mut buffer } => {
-                let result = self.folder.read(segment, block, &mut buffer);
+            Request::Read { segment, block, mut buffer, is_direct } => {
+                let result = match is_direct {
+                    true => self.folder.read_direct(segment, block, &mut buffer),
+                    false => self.folder.read(segment, block, &mut buffer),
+                };
                 Completion::Read { segment, block, buffer, result }
             }
             Request::Remove { segment } => {

@@ -333,7 +333,30 @@ impl SegmentFolder {
 
 impl SegmentReader for SegmentFolder {
     fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
-        let file = self.open_segment(segment, OFlags::RDONLY)?;
+        self.read_as(OFlags::RDONLY, segment, block, buffer)
+    }
+}
+
+impl SegmentFolder {
+    /// Reads past the page cache, where the file system can.
+    pub(crate) fn read_direct(
+        &self,
+        segment: SegmentId,
+        block: Block,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<usize, DiskError> {
+        let direct = if self.is_direct { OFlags::DIRECT } else { OFlags::empty() };
+        self.read_as(OFlags::RDONLY | direct, segment, block, buffer)
+    }
+
+    fn read_as(
+        &self,
+        flags: OFlags,
+        segment: SegmentId,
+        block: Block,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<usize, DiskError> {
+        let file = self.open_segment(segment, flags)?;
         let at = u64::from(block.0) * BLOCK_BYTES as u64;
         let mut filled = 0;
         while filled < buffer.len() {

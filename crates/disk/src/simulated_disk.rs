@@ -232,7 +232,7 @@ impl SimulatedDisk {
                 let result = self.write_group(segment, block, group.bytes());
                 Completion::Written { segment, group, result }
             }
-            Request::Read { segment, block, mut buffer } => {
+            Request::Read { segment, block, mut buffer, is_direct: _ } => {
                 let result = match self.happens(self.faults.read_error) {
                     true => Err(failed(format!("cannot read block {} of {segment}: injected", block.0))),
                     false => self.read(segment, block, &mut buffer),

@@ -139,10 +139,16 @@ fn make(disk: &mut dyn TestDisk, number: u64, from: Option<u64>) {
     assert_eq!((made, result), (segment(number), Ok(())));
 }
 
+/// What is read, from whatever cache and from the disk itself.
 fn read(disk: &mut dyn TestDisk, number: u64, block: u32, bytes: usize) -> Result<Vec<u8>, DiskErrorKind> {
-    disk.submit(Request::Read { segment: segment(number), block: Block(block), buffer: AlignedBuffer::new(bytes) });
-    let Completion::Read { buffer, result, .. } = complete(disk) else { panic!("another completion") };
-    result.map(|filled| buffer[..filled].to_vec()).map_err(|error| error.kind)
+    let [cached, direct] = [false, true].map(|is_direct| {
+        let (segment, block, buffer) = (segment(number), Block(block), AlignedBuffer::new(bytes));
+        disk.submit(Request::Read { segment, block, buffer, is_direct });
+        let Completion::Read { buffer, result, .. } = complete(disk) else { panic!("another completion") };
+        result.map(|filled| buffer[..filled].to_vec()).map_err(|error| error.kind)
+    });
+    assert_eq!(cached, direct);
+    direct
 }
 
 /// Appends numbers to a log, each in a group of its own.
@@ -294,7 +300,8 @@ fn requests_beyond_what_the_thread_holds_are_completed_too() {
         let requests = 3 * disk::limits::REQUESTS_MAX;
         for number in 0..requests {
             let buffer = AlignedBuffer::new(BLOCK_BYTES);
-            disk.submit(Request::Read { segment: segment(1), block: Block(number as u32), buffer });
+            let (segment, block) = (segment(1), Block(number as u32));
+            disk.submit(Request::Read { segment, block, buffer, is_direct: number % 2 == 0 });
         }
         assert_eq!(disk.under_way(), requests);
         let mut blocks: Vec<u32> = (0..requests)

@@ -129,7 +129,12 @@ fn a_disk_with_lag_takes_longer() {
     let slowest_us = (0..20).map(|at| {
         let began_us = at * 10_000_000;
         disk.set_now(began_us);
-        disk.submit(Request::Read { segment: SEGMENT, block: Block(0), buffer: AlignedBuffer::new(BLOCK_BYTES) });
+        disk.submit(Request::Read {
+            segment: SEGMENT,
+            block: Block(0),
+            buffer: AlignedBuffer::new(BLOCK_BYTES),
+            is_direct: false,
+        });
         let took_us = disk.due_us().map_or(0, |due_us| due_us - began_us);
         disk.set_now(began_us + took_us);
         assert!(disk.poll().is_some());

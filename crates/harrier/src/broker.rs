@@ -137,7 +137,10 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         file.warnings.iter().for_each(|odd| tracing::warn!("{path}: {odd}"));
         kept.keep(file.kept());
     }
-    files_with_passwords(&config).filter_map(secret_file::warning).for_each(|warning| tracing::warn!("{warning}"));
+    let folders = options.store.iter().flat_map(|store| [&store.definitions_folder, &store.log_folder]);
+    let readable = files_with_passwords(&config).filter_map(secret_file::warning);
+    let readable = readable.chain(folders.filter_map(|folder| secret_file::store_warning(folder)));
+    readable.for_each(|warning| tracing::warn!("{warning}"));
     crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);

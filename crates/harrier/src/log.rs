@@ -3,17 +3,14 @@
 //! A thread of its own writes the lines, so that a reader who does not read holds nobody up. Everything that is written
 //! is escaped: a peer may have chosen any part of it.
 
-mod log_queue;
-mod repeat_limit;
-
 use crate::limits::LOG_FLUSH_TIMEOUT;
 use config::{LogFormat, LogLevel};
-use log_queue::{LogEntry, LogQueue};
-use repeat_limit::LeftOutEvents;
+use logqueue::{LeftOutEvents, LogEntry, LogQueue};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Subscriber;
 use tracing::{Event, Level, Metadata};
@@ -22,8 +19,11 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::registry::LookupSpan;
 use wire::Escaped;
 
+/// The lines of the log; a place of the program is where `tracing` is called.
+type PlacedLogQueue = LogQueue<Identifier>;
+
 /// The log of the process, once it has begun.
-static QUEUE: OnceLock<Arc<LogQueue>> = OnceLock::new();
+static QUEUE: OnceLock<Arc<PlacedLogQueue>> = OnceLock::new();
 
 /// The log of a running program; flushed at its end.
 #[must_use]
@@ -64,11 +64,11 @@ pub fn begin(level: LogLevel, format: LogFormat) -> Log {
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         // Nobody can be told of a log that nobody reads.
-        let _is_written = queue.flush(LOG_FLUSH_TIMEOUT);
+        let _is_written = queue.flush(LOG_FLUSH_TIMEOUT, clock);
     }
 }
 
-fn subscriber<W>(level: Level, format: LogFormat, limit: Option<Arc<LogQueue>>, writer: W) -> tracing::Dispatch
+fn subscriber<W>(level: Level, format: LogFormat, limit: Option<Arc<PlacedLogQueue>>, writer: W) -> tracing::Dispatch
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -91,7 +91,7 @@ where
 struct LimitedFormat<F> {
     format: F,
     /// Counts the events; without it all of them are formatted.
-    limit: Option<Arc<LogQueue>>,
+    limit: Option<Arc<PlacedLogQueue>>,
 }
 
 /// Whether events of a place are limited: not those of the program itself, which an operator causes, nor those that an
@@ -144,7 +144,7 @@ trait LineSink {
     fn put_line(&self, line: &str);
 }
 
-impl LineSink for LogQueue {
+impl LineSink for PlacedLogQueue {
     fn put_line(&self, line: &str) {
         if !line.is_empty() {
             self.push(line);
@@ -205,7 +205,7 @@ impl ErrorStream {
 }
 
 /// The log's thread. What it logs itself it writes at once.
-fn write_entries(queue: &LogQueue, stream: &ErrorStream) {
+fn write_entries(queue: &PlacedLogQueue, stream: &ErrorStream) {
     let mut dropped = 0;
     loop {
         match queue.next(clock) {

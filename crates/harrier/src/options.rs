@@ -96,6 +96,10 @@ pub fn store(config: &BrokerConfig, shards: u16, folder: &StateFolder) -> Result
         },
         group_delay_us: config.store_group_us,
         disk_free_limit: config.disk_free_limit_bytes(shards),
+        scrub: (config.store_scrub_interval_s > 0).then(|| shard::ScrubOptions {
+            bytes_per_s: config.store_scrub_rate,
+            interval_us: u64::from(config.store_scrub_interval_s) * 1_000_000,
+        }),
         loses_damaged: config.store_lose_damaged,
         definitions: Vec::new(),
     })

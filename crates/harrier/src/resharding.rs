@@ -1,4 +1,5 @@
-//! Another number of shards: the store is written anew, and the new one takes the place of the old one at once or not at all.
+//! Another number of shards, or damage that may be lost: the store is written anew, and the new one takes the place of the old
+//! one at once or not at all.
 //!
 //! `store.toml` names the folders that count, and those that do not: whatever a crash leaves behind is removed at the next start,
 //! and a folder that nobody has named is never touched.
@@ -8,7 +9,8 @@ use crate::store_file::StoreFile;
 use catalog::CatalogLimits;
 use shard::{ReshardTarget, StoreOptions};
 
-/// Gives the store of a folder so many logs, and the options their places.
+/// Gives the store of a folder so many logs, and the options their places. If it is damaged and may lose that, it is written anew
+/// without it: the next start finds no damage.
 ///
 /// # Errors
 /// The store cannot be read, or the new one not be written: then the old one is as it was.
@@ -19,11 +21,15 @@ pub fn reshard(
     limits: &CatalogLimits,
 ) -> Result<(), String> {
     let mut file = StoreFile::load(folder)?.ok_or("the store is gone")?;
-    if file.logs == shards {
-        return Ok(());
-    }
+    let is_damaged = options.loses_damaged && shard::is_store_damaged(options).map_err(|error| error.to_string())?;
     let logs = file.logs;
-    tracing::info!(logs, shards, "the number of shards changes: the store is written anew");
+    if is_damaged {
+        tracing::warn!(logs, shards, "the store is damaged: it is written anew without what cannot be read");
+    } else if logs == shards {
+        return Ok(());
+    } else {
+        tracing::info!(logs, shards, "the number of shards changes: the store is written anew");
+    }
     let mut new = file.successor(shards);
     file.unused_folders = new.folders();
     file.store(folder)?;
@@ -34,9 +40,11 @@ pub fn reshard(
         Ok(messages) => messages,
         Err(error) => {
             file.remove_unused(folder)?;
-            return Err(format!(
-                "the store cannot be written anew for {shards} shards, and still is one for {logs}: {error}"
-            ));
+            return Err(if logs == shards {
+                format!("the store cannot be written anew without what is damaged, and is as it was: {error}")
+            } else {
+                format!("the store cannot be written anew for {shards} shards, and still is one for {logs}: {error}")
+            });
         }
     };
     new.unused_folders = file.folders();

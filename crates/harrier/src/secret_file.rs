@@ -1,4 +1,4 @@
-//! Files with passwords: how they are made, and who else can read them.
+//! Files that are nobody else's business: how those with passwords are made, and who else can read them and the store's.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,11 +27,22 @@ pub fn no_follow() -> i32 {
 
 /// A warning if a file with passwords can be read by others than its owner.
 pub fn warning(path: impl AsRef<Path>) -> Option<String> {
-    let path = path.as_ref();
+    warning_about(path.as_ref(), "passwords")
+}
+
+/// A warning about the first file of a folder of the store that others than its owner can read.
+pub fn store_warning(folder: &Path) -> Option<String> {
+    // A folder that cannot be read is an error of the start, which comes after this.
+    let mut files: Vec<_> = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.sort_unstable();
+    files.iter().find_map(|file| warning_about(file, "messages or definitions"))
+}
+
+fn warning_about(path: &Path, content: &str) -> Option<String> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     (mode & READ_BY_OTHERS != 0).then(|| {
         format!(
-            "{}: others can read it, and it has passwords (mode {:04o}; 0600 is enough)",
+            "{}: others can read it, and it has {content} (mode {:04o}; 0600 is enough)",
             path.display(),
             mode & 0o7777
         )

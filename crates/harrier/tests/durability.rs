@@ -20,6 +20,8 @@ mod full_disk;
 #[path = "durability/ledger.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod ledger;
+#[path = "durability/live_damage.rs"]
+mod live_damage;
 #[path = "durability/random.rs"]
 mod random;
 #[path = "durability/random_flips.rs"]

@@ -38,13 +38,18 @@ impl RecoveredDefinitions {
     /// The catalog refuses a definition.
     pub fn restore(&self, catalog: &mut Catalog) -> Result<Vec<Definition>, RestoreFault> {
         let mut executed = self.definitions.restore(catalog)?;
-        let next = catalog.next_queue_uid().number().saturating_add(LOST_QUEUE_UIDS_MAX);
-        if let Some(next) = QueueUid::new(next).filter(|_| !self.is_new) {
-            let definition = Definition::NextQueueUid(next);
-            catalog.execute(&definition).expect("any number is taken");
-            executed.push(definition);
-        }
+        let definition = Definition::NextQueueUid(self.first_new_uid());
+        catalog.execute(&definition).expect("any number is taken");
+        executed.push(definition);
         Ok(executed)
+    }
+
+    /// The number of the first queue that the next life declares. It stands in the journal once the first snapshot of that life
+    /// is durable; before, nothing may be written of its queues ([`MessageStore::begin_uids`](crate::MessageStore::begin_uids)).
+    pub fn first_new_uid(&self) -> QueueUid {
+        let next = self.definitions.next_queue_uid();
+        let behind = QueueUid::new(next.number().saturating_add(LOST_QUEUE_UIDS_MAX));
+        behind.filter(|_| !self.is_new).unwrap_or(next)
     }
 }
 

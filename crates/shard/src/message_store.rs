@@ -8,15 +8,18 @@ use crate::limits::DISK_CHECK_INTERVAL_US;
 use crate::logged_message::QueuedMessage;
 use crate::page_reads::PageReads;
 use crate::spill::Spill;
+use crate::store_damage::StoreDamage;
 use crate::store_metrics::StoreMetrics;
 use crate::store_signals::StoreSignals;
+use broker::limits::PAGED_QUEUE_UID_FIRST;
 use broker::{AppendResult, Message, QueuePosition};
 use catalog::QueueUid;
 use disk::Disk;
+use std::ops::Range;
 use store::limits::MARK_DELAY_US;
 use store::{
     DiskError, DiskErrorKind, LogId, MessageLog, MessageLogEvent, MessageLogOptions, Position, RecoveredLog, Request,
-    StoreTag,
+    ScrubOptions, StoreTag,
 };
 
 /// What a confirm waits for.
@@ -57,12 +60,18 @@ pub struct MessageStore {
     /// What the other shards know.
     has_space: bool,
     failure: Option<DiskError>,
+    /// Messages that cannot be read, to be told.
+    pub(crate) damage: Vec<StoreDamage>,
     is_closing: bool,
     /// Of which store and log it is.
     pub(crate) identity: (StoreTag, LogId),
     /// Without it no messages leave the memory.
     pub(crate) spill: Option<Spill>,
     pub(crate) page_reads: PageReads,
+    /// Numbers that queues get in this life, while nothing durable says so.
+    unclaimed_uids: Range<u64>,
+    /// A message was appended for such a queue: nothing is written until the numbers are claimed.
+    awaits_claim: bool,
 }
 
 #[inline]
@@ -97,14 +106,49 @@ impl MessageStore {
             has_written: true,
             has_space: true,
             failure: None,
+            damage: Vec::new(),
             is_closing: false,
             identity,
             spill: None,
             page_reads: PageReads::default(),
+            unclaimed_uids: 0..0,
+            awaits_claim: false,
         }
     }
 
+    /// Queues of this life have numbers from this one on. Nothing of them is written before [`MessageStore::claim_uids`]: if this
+    /// life left messages and no trace of its numbers, the next one would give these to other queues.
+    pub fn begin_uids(&mut self, first: QueueUid) {
+        self.unclaimed_uids = first.number()..PAGED_QUEUE_UID_FIRST;
+    }
+
+    /// The next life will number its queues behind those of this one.
+    pub(crate) fn claim_uids(&mut self) {
+        (self.unclaimed_uids, self.awaits_claim) = (0..0, false);
+        self.log.hold_writes(false);
+    }
+
+    #[inline]
+    pub(crate) fn has_unclaimed_uids(&self) -> bool {
+        !self.unclaimed_uids.is_empty()
+    }
+
+    /// Whether something waits for [`MessageStore::claim_uids`].
+    #[inline]
+    pub(crate) fn awaits_claim(&self) -> bool {
+        self.awaits_claim
+    }
+
+    /// Has the log's sealed segments checked.
+    pub fn set_scrub(&mut self, options: ScrubOptions) {
+        self.log.set_scrub(Some(options));
+    }
+
     pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
+        if self.unclaimed_uids.contains(&queue.number()) {
+            self.awaits_claim = true;
+            self.log.hold_writes(true);
+        }
         let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message));
         self.result(ticket.0)
     }
@@ -172,13 +216,33 @@ impl MessageStore {
             MessageLogEvent::Durable(ticket) => self.gate.on_durable(ticket.0),
             MessageLogEvent::NoSpace => self.is_full = true,
             MessageLogEvent::Space => self.is_full = false,
-            MessageLogEvent::Damaged(damage) => self.fail(damage.to_string()),
+            MessageLogEvent::Damaged(damage) => self.damage.push(StoreDamage::wanted(damage)),
+            MessageLogEvent::Lost(damage) => self.damage.push(StoreDamage::unwanted(damage)),
+            MessageLogEvent::Scrubbed(damage) => tracing::error!(%damage, "a part of the store is damaged"),
+            MessageLogEvent::Unreadable(error) => tracing::error!(%error, "the disk cannot read a part of the store"),
             MessageLogEvent::Failed(error) => self.failure = Some(error),
         }
     }
 
     fn fail(&mut self, text: String) {
         self.failure.get_or_insert(DiskError { kind: DiskErrorKind::Failed, text });
+    }
+
+    /// Messages of which it is known since the last call that they cannot be read.
+    pub(crate) fn take_damage(&mut self) -> Vec<StoreDamage> {
+        while let Some(event) = self.log.take_event() {
+            self.on_event(event);
+        }
+        if let Some(spill) = &mut self.spill {
+            self.damage.append(&mut spill.take_damage());
+        }
+        std::mem::take(&mut self.damage)
+    }
+
+    /// Whether [`MessageStore::take_damage`] has something.
+    #[inline]
+    pub(crate) fn has_damage(&self) -> bool {
+        !self.damage.is_empty() || self.spill.as_ref().is_some_and(|spill| spill.has_damage())
     }
 
     /// Asks the disk for what is due. What has been appended may depend on definitions up to this version.
@@ -273,6 +337,11 @@ impl MessageStore {
         StoreMetrics { log: self.log.metrics(), disk: self.disk.metrics() }
     }
 
+    /// The same of the spill log.
+    pub fn spill_metrics(&self) -> StoreMetrics {
+        self.spill.as_ref().map_or_else(StoreMetrics::default, |spill| spill.metrics())
+    }
+
     /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.
     pub fn timer_us(&self) -> Option<u64> {
         let space_us = (self.is_low || self.is_full).then_some(self.space_checked_us + DISK_CHECK_INTERVAL_US);
@@ -284,6 +353,7 @@ impl MessageStore {
     /// durable.
     pub fn close(&mut self, definitions_version: u64, now_us: u64, mut wait: impl FnMut()) -> bool {
         self.is_closing = true;
+        self.log.set_scrub(None);
         if let Some(spill) = &mut self.spill {
             spill.close();
         }

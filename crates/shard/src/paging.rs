@@ -113,10 +113,13 @@ impl Sessions {
     /// Hands queues the pages that they wanted back, a few in a tick.
     pub fn take_pages(&mut self) {
         for _ in 0..PAGES_PER_TICK {
+            let Some(mut store) = self.effects.store.take() else { return };
+            let page = store.take_page(self.effects.pool());
+            // A queue of which messages are missing is closed before it gets the others.
+            let damage = store.take_damage();
+            self.effects.store = Some(store);
+            self.close_damaged(damage);
             let Sessions { broker, effects, .. } = self;
-            let Some(mut store) = effects.store.take() else { return };
-            let page = store.take_page(effects.pool());
-            effects.store = Some(store);
             let Some(ReadPage { queue, first, messages }) = page else { return };
             if let Some(queue) = QueueUid::new(queue.0) {
                 broker.paged_in(queue, first, messages, effects);

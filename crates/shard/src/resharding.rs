@@ -1,4 +1,5 @@
-//! Resharding: the definitions and messages of a store that nobody uses are written anew, for another number of shards.
+//! Resharding: the definitions and messages of a store that nobody uses are written anew, for another number of shards, or
+//! without what is damaged.
 //!
 //! Enters: the logs as they are, one after another.  Leaves: a log for each shard, and a journal with the queues' new homes.
 //! Owns:   the new logs until they are durable.
@@ -9,6 +10,7 @@ use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::definition_recovery::{JOURNAL_LOG, RecoveredDefinitions};
 use crate::effects::salt;
 use crate::logged_message::QueuedMessage;
+use crate::lossy_reader::LossyReader;
 use crate::message_recovery::{LogSource, queue_of};
 use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
 use crate::server::seed;
@@ -187,7 +189,8 @@ fn completions() -> (impl Fn() -> disk::Wake, Receiver<()>) {
     (wake, receiver)
 }
 
-/// Writes the store of a broker anew, for another number of shards. Returns how many messages it has.
+/// Writes the store of a broker anew, for another number of shards or without what cannot be read. Returns how many messages it
+/// has.
 ///
 /// # Errors
 /// The store cannot be read, is damaged and damage is not to be skipped, or the new one cannot be written.
@@ -204,7 +207,9 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
         tracing::error!(%damage, "definitions are lost");
     }
     let mut definitions = found.definitions;
-    definitions.spread_over(to.logs);
+    if to.logs != options.logs {
+        definitions.spread_over(to.logs);
+    }
 
     let new_folder = SegmentFolder::open(&to.log_folder)?;
     let message_options =
@@ -215,13 +220,14 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
         Ok(MessageStore::new(RecoveredLog::empty(options.tag(), log), Box::new(disk), message_options))
     });
     let mut resharding = Resharding::new(stores.collect::<Result<_, DiskError>>()?, &definitions);
-    let mut folder = SegmentFolder::open(&options.log_folder)?;
+    let folder = SegmentFolder::open(&options.log_folder)?;
+    let (store, on_damage): (StoreTag, OnDamage) = (options.tag(), options.on_damage());
+    let mut reader = LossyReader::new(folder.clone(), on_damage);
     for number in 0..options.logs {
         let log = LogId(number.into());
         folder.sync(log)?;
         let segments = folder.segments(log)?;
-        let (store, on_damage): (StoreTag, OnDamage) = (options.tag(), options.on_damage());
-        let source = LogSource { reader: &mut folder, store, log, segments, on_damage, may_page: false };
+        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, may_page: false };
         let copied = resharding.copy(source, &mut wait);
         copied.map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
     }

@@ -231,9 +231,11 @@ impl Shard {
     /// The numbers of this shard's store; `None` without one.
     pub fn store_metrics(&self) -> Option<ShardStoreMetrics> {
         let Sessions { options, effects, .. } = &self.dispatcher.sessions;
+        let store = effects.store.as_ref()?;
         Some(ShardStoreMetrics {
             shard: options.shard,
-            messages: effects.store.as_ref()?.metrics(),
+            messages: store.metrics(),
+            spill: store.spill_metrics(),
             journal: effects.journal.as_ref().map(|journal| journal.metrics()),
         })
     }

@@ -5,6 +5,8 @@
 //! Owns:   the log and its disk, once the first page has gone out.
 
 use crate::logged_message::QueuedMessage;
+use crate::store_damage::StoreDamage;
+use crate::store_metrics::StoreMetrics;
 use disk::Disk;
 use std::ops::Range;
 use store::limits::SEGMENT_BYTES_DEFAULT;
@@ -30,11 +32,13 @@ pub(crate) struct Spill {
     log: LogId,
     open: Option<OpenSpill>,
     failure: Option<String>,
+    /// Messages that cannot be read, to be told.
+    damage: Vec<StoreDamage>,
 }
 
 impl Spill {
     pub fn new(opener: SpillOpener, store: StoreTag, log: LogId) -> Self {
-        Spill { opener, store, log, open: None, failure: None }
+        Spill { opener, store, log, open: None, failure: None, damage: Vec::new() }
     }
 
     /// Whether messages can be appended. It opens the log.
@@ -107,7 +111,7 @@ impl Spill {
         let Some(open) = &mut self.open else { return };
         while let Some(completion) = open.disk.poll() {
             if let Some(event) = open.log.complete(completion, now_us) {
-                open.on_event(event, &mut self.failure);
+                open.on_event(event, &mut self.failure, &mut self.damage);
             }
         }
     }
@@ -119,8 +123,30 @@ impl Spill {
             open.disk.submit(request);
         }
         while let Some(event) = open.log.take_event() {
-            open.on_event(event, &mut self.failure);
+            open.on_event(event, &mut self.failure, &mut self.damage);
         }
+    }
+
+    /// What has been written to it, and what it holds.
+    pub fn metrics(&self) -> StoreMetrics {
+        let metrics = |open: &OpenSpill| StoreMetrics { log: open.log.metrics(), disk: open.disk.metrics() };
+        self.open.as_ref().map_or_else(StoreMetrics::default, metrics)
+    }
+
+    /// Messages of which it is known since the last call that they cannot be read.
+    pub fn take_damage(&mut self) -> Vec<StoreDamage> {
+        if let Some(open) = &mut self.open {
+            while let Some(event) = open.log.take_event() {
+                open.on_event(event, &mut self.failure, &mut self.damage);
+            }
+        }
+        std::mem::take(&mut self.damage)
+    }
+
+    /// Whether [`Spill::take_damage`] has something.
+    #[inline]
+    pub fn has_damage(&self) -> bool {
+        !self.damage.is_empty()
     }
 
     /// Why it cannot be used any more.
@@ -150,13 +176,19 @@ impl Spill {
 }
 
 impl OpenSpill {
-    fn on_event(&mut self, event: MessageLogEvent, failure: &mut Option<String>) {
+    fn on_event(&mut self, event: MessageLogEvent, failure: &mut Option<String>, found: &mut Vec<StoreDamage>) {
         match event {
             // Nobody waits for that.
             MessageLogEvent::Durable(_) => {}
             MessageLogEvent::NoSpace => self.is_full = true,
             MessageLogEvent::Space => self.is_full = false,
-            MessageLogEvent::Damaged(damage) => *failure = Some(format!("the spill log: {damage}")),
+            MessageLogEvent::Damaged(damage) => found.push(StoreDamage::wanted(damage).spilled()),
+            MessageLogEvent::Lost(damage) => found.push(StoreDamage::unwanted(damage).spilled()),
+            // Nobody scrubs it.
+            MessageLogEvent::Scrubbed(_) => {}
+            MessageLogEvent::Unreadable(error) => {
+                tracing::error!(%error, "the disk cannot read a part of the spill log")
+            }
             MessageLogEvent::Failed(error) => *failure = Some(error.text),
         }
     }

@@ -23,11 +23,11 @@ impl StoreMetrics {
     }
 
     /// All numbers but the times of writes, with their names.
-    pub fn counts(&self) -> [(&'static str, u64); 13] {
+    pub fn counts(&self) -> [(&'static str, u64); 16] {
         self.clone().counts_mut().map(|(name, count)| (name, *count))
     }
 
-    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 13] {
+    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 16] {
         let StoreMetrics { log, disk } = self;
         [
             ("messages_written", &mut log.messages_written),
@@ -38,6 +38,9 @@ impl StoreMetrics {
             ("segments_made", &mut disk.segments_made),
             ("messages_moved", &mut log.messages_moved),
             ("bytes_moved", &mut log.bytes_moved),
+            ("bytes_scrubbed", &mut log.bytes_scrubbed),
+            ("scrubs_done", &mut log.scrubs_done),
+            ("damage_found", &mut log.damage_found),
             ("segments_in_use", &mut log.segments_in_use),
             ("segments_spare", &mut log.segments_spare),
             ("log_bytes", &mut log.log_bytes),
@@ -53,6 +56,8 @@ pub struct ShardStoreMetrics {
     pub shard: ShardId,
     /// The log of the shard's messages.
     pub messages: StoreMetrics,
+    /// Its spill log; zeros until something was spilled.
+    pub spill: StoreMetrics,
     /// The journal of definitions, on the shard that has it.
     pub journal: Option<StoreMetrics>,
 }

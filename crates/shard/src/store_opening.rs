@@ -3,6 +3,7 @@
 use crate::definition_journal::DefinitionJournal;
 use crate::definition_recovery::{DefinitionRecoveryError, JOURNAL_LOG, RecoveredDefinitions, recover_definitions};
 use crate::disk_signal::DiskSignal;
+use crate::lossy_reader::LossyReader;
 use crate::message_recovery::LogSource;
 use crate::message_store::MessageStore;
 use crate::shard::Shard;
@@ -40,6 +41,9 @@ impl std::fmt::Display for StoreOpenError {
             StoreOpenError::Log { folder, error: ScanError::Damaged(damage) } => {
                 write!(f, "{folder}: {damage} (--store-lose-damaged starts without what they had)")
             }
+            StoreOpenError::Log { folder, error: ScanError::Disk(error) } => {
+                write!(f, "{folder}: {error} (--store-lose-damaged starts without what cannot be read)")
+            }
             StoreOpenError::Log { folder, error } => write!(f, "{folder}: {error}"),
             StoreOpenError::Disk(error) => error.fmt(f),
             StoreOpenError::Definitions { folder, error } => write!(f, "{folder}: {error}"),
@@ -67,7 +71,8 @@ pub(crate) fn read_definitions(
 ) -> Result<RecoveredDefinitions, StoreOpenError> {
     folder.sync(JOURNAL_LOG)?;
     let segments = folder.segments(JOURNAL_LOG)?;
-    recover_definitions(options.tag(), segments, options.on_damage(), &mut folder.clone()).map_err(|error| {
+    let mut reader = LossyReader::new(folder.clone(), options.on_damage());
+    recover_definitions(options.tag(), segments, options.on_damage(), &mut reader).map_err(|error| {
         StoreOpenError::Definitions { folder: options.definitions_folder.display().to_string(), error }
     })
 }
@@ -131,11 +136,15 @@ impl OpenStore {
         let disk =
             FileDisk::start(options.written_folder(folder.clone()), &format!("disk-{}", log.0), signal.callback())?;
         let mut messages = MessageStore::new(recovered, Box::new(disk), options.messages());
+        if let Some(scrub) = options.scrub_of_log() {
+            messages.set_scrub(scrub);
+        }
         let (spill_folder, signal_of_spill) = (self.spill_folder.clone(), Arc::clone(signal));
         messages.set_spill(Box::new(move || {
             let disk = FileDisk::start(spill_folder.clone(), &format!("spill-{}", log.0), signal_of_spill.callback())?;
             Ok(Box::new(disk))
         }));
+        messages.begin_uids(self.definitions.first_new_uid());
         shard.set_store(messages);
         if shard.id() == ShardId(0) {
             let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", signal.callback())?;

@@ -4,7 +4,7 @@ use crate::message_store::{MessageStoreOptions, StoreSync};
 use catalog::Definition;
 use disk::SegmentFolder;
 use std::path::PathBuf;
-use store::{OnDamage, StoreTag};
+use store::{OnDamage, ScrubOptions, StoreTag};
 
 /// The store of a broker: its folders exist.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct StoreOptions {
     pub group_delay_us: u64,
     /// Free bytes of the disk below which publishers are held back.
     pub disk_free_limit: u64,
+    /// How the logs of messages are checked while the broker runs, all of them together; not at all without it.
+    pub scrub: Option<ScrubOptions>,
     /// Starts without what cannot be read. Otherwise damage is an error.
     pub loses_damaged: bool,
     /// What is defined over the definitions of the store, instead of those that a broker begins with, once it has users.
@@ -37,6 +39,12 @@ impl StoreOptions {
 
     pub(crate) fn on_damage(&self) -> OnDamage {
         if self.loses_damaged { OnDamage::Skip } else { OnDamage::Fail }
+    }
+
+    /// How one of the logs is scrubbed.
+    pub(crate) fn scrub_of_log(&self) -> Option<ScrubOptions> {
+        let scrub = self.scrub?;
+        Some(ScrubOptions { bytes_per_s: (scrub.bytes_per_s / u64::from(self.logs)).max(1), ..scrub })
     }
 
     /// The folder of messages for a disk that syncs as it is to.

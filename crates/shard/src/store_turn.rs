@@ -2,6 +2,7 @@
 
 use crate::definition_journal::JournalEvent;
 use crate::sessions::Sessions;
+use crate::store_damage::StoreDamage;
 use std::time::{Duration, Instant};
 use store::DiskError;
 use store::limits::MARK_DELAY_US;
@@ -13,7 +14,11 @@ impl Sessions {
         let Some(mut store) = effects.store.take() else { return };
         let now_us = options.time_us(now);
         store.complete(now_us);
-        let durable = store.take_durable(shared.store.first_undurable());
+        let first_undurable = shared.store.first_undurable();
+        if first_undurable > 0 && store.has_unclaimed_uids() {
+            store.claim_uids();
+        }
+        let durable = store.take_durable(first_undurable);
         effects.store = Some(store);
         if let Some(ticket) = durable {
             broker.durable(ticket, effects);
@@ -81,8 +86,11 @@ impl Sessions {
             wait();
             self.poll_journal(marked_at);
         }
-        let Sessions { options, broker, effects, .. } = self;
+        let Sessions { options, broker, effects, shared, .. } = self;
         let Some(store) = &mut effects.store else { return };
+        if shared.store.first_undurable() > 0 {
+            store.claim_uids();
+        }
         let is_durable = store.close(broker.definitions_version(), options.time_us(now), wait);
         match store.failure().cloned() {
             Some(error) => self.fail(&error),
@@ -94,10 +102,33 @@ impl Sessions {
         }
     }
 
-    /// Whether another shard has told something that the next tick must see, or a page may be there.
+    /// Names messages that cannot be read. A queue that wants them is closed; of another one they may be in memory.
+    pub(crate) fn close_damaged(&mut self, found: Vec<StoreDamage>) {
+        if found.is_empty() {
+            return;
+        }
+        let Sessions { options, broker, effects, .. } = self;
+        for damage in found {
+            let uid = damage.queue();
+            let definition = uid.and_then(|uid| broker.catalog().queue_definition(broker.queue_of(uid)?));
+            let queue = definition.map(|definition| definition.name.shared());
+            let vhost = definition.map(|definition| broker.catalog().vhost_name(definition.vhost).to_owned());
+            let (shard, queue) = (options.shard.0, queue.as_deref());
+            if uid.is_some_and(|uid| damage.is_wanted() && broker.close_queue(uid, effects)) {
+                tracing::error!(shard, %damage, vhost, queue, "a queue is closed: messages of it cannot be read");
+            } else {
+                tracing::error!(shard, %damage, vhost, queue, "messages of a queue cannot be read");
+            }
+        }
+        broker.flush_batch(effects);
+    }
+
+    /// Whether another shard has told something that the next tick must see, a page may be there, or messages are known to be damaged.
     #[inline]
     pub fn has_store_news(&self) -> bool {
         let Some(store) = &self.effects.store else { return false };
-        store.has_durable(self.shared.store.first_undurable()) || store.has_pages()
+        let first_undurable = self.shared.store.first_undurable();
+        let is_durable = store.has_durable(first_undurable) || (store.awaits_claim() && first_undurable > 0);
+        is_durable || store.has_pages() || store.has_damage()
     }
 }

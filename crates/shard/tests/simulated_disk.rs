@@ -58,29 +58,40 @@ const OPTIONS: MessageStoreOptions = MessageStoreOptions {
     disk_free_limit: 0,
 };
 
-fn new_shard(epoch: Instant, shared: &Arc<SharedState>) -> Shard {
-    let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(UnheardWake))]).pop().expect("mail for one");
-    let mut catalog = Catalog::new(CatalogLimits::default());
-    let (vhost, user) = (Name::from("/"), Name::from("guest"));
-    let queue = Definition::DeclareQueue {
+fn declare(queue: &str) -> Definition {
+    Definition::DeclareQueue {
         vhost: VhostId(0),
-        name: Name::from("q"),
+        name: Name::from(queue),
         server_named: false,
         durable: true,
         exclusive: None,
         auto_delete: false,
         arguments: Table::new(),
         home: ShardId(0),
-    };
-    let password = Password::plain("guest");
-    for definition in [
+    }
+}
+
+/// What a broker begins with that finds nothing.
+fn first_definitions() -> [Definition; 4] {
+    let (vhost, user, password) = (Name::from("/"), Name::from("guest"), Password::plain("guest"));
+    [
         Definition::CreateVhost { name: vhost.clone() },
         Definition::PutUser { name: user.clone(), password, tags: vec![], loopback_only: true },
         Definition::SetPermission { user, vhost, permission: Permission::all() },
-        queue,
-    ] {
-        catalog.execute(&definition).expect("a fresh catalog takes its first definitions");
+        declare("q"),
+    ]
+}
+
+fn first_catalog() -> Catalog {
+    let mut catalog = Catalog::new(CatalogLimits::default());
+    for definition in &first_definitions() {
+        catalog.execute(definition).expect("a fresh catalog takes its first definitions");
     }
+    catalog
+}
+
+fn new_shard(epoch: Instant, shared: &Arc<SharedState>, catalog: Catalog) -> Shard {
+    let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(UnheardWake))]).pop().expect("mail for one");
     let can = ["publisher_confirms", "connection.blocked"];
     let can = can.iter().fold(Table::new(), |table, name| table.with(name, Value::Bool(true)).expect("short"));
     let properties = Table::new().with("capabilities", Value::Table(can)).expect("short");
@@ -109,12 +120,38 @@ fn new_shard(epoch: Instant, shared: &Arc<SharedState>) -> Shard {
 impl World {
     fn start(disk: SurvivingDisk, options: MessageStoreOptions) -> World {
         let (now, shared) = (some_instant(), Arc::new(SharedState::new(1, 1 << 30, 100)));
-        let mut world = World { shard: new_shard(now, &shared), disk, began: now, now, shared };
+        let mut world = World { shard: new_shard(now, &shared, first_catalog()), disk, began: now, now, shared };
         world.open_store(options);
         world
     }
 
+    /// The broker is started again with the definitions that a journal has. On the journal's disk time stands still from now on.
+    fn restart_from(&mut self, journal: &SurvivingDisk) {
+        let mut reader = journal.lock().expect("nobody panics with it");
+        let segments = reader.segments(JOURNAL_LOG);
+        let recovered = recover_definitions(STORE, segments, OnDamage::Fail, &mut *reader).expect("a sound journal");
+        drop(reader);
+        let mut catalog = Catalog::new(CatalogLimits::default());
+        recovered.restore(&mut catalog).expect("what was defined can be defined");
+        if recovered.is_new {
+            for definition in &first_definitions() {
+                catalog.execute(definition).expect("a fresh catalog takes its first definitions");
+            }
+        }
+        self.shared = Arc::new(SharedState::new(1, 1 << 30, 100));
+        self.shard = new_shard(self.began, &self.shared, catalog);
+        let mut messages = self.recover_messages(OPTIONS);
+        messages.begin_uids(recovered.first_new_uid());
+        self.shard.set_store(messages);
+        self.shard.set_journal(DefinitionJournal::new(&recovered, Box::new(journal.clone())));
+    }
+
     fn open_store(&mut self, options: MessageStoreOptions) {
+        let messages = self.recover_messages(options);
+        self.shard.set_store(messages);
+    }
+
+    fn recover_messages(&mut self, options: MessageStoreOptions) -> MessageStore {
         let mut reader = self.disk.lock().expect("nobody panics with it");
         let segments = reader.segments(LOG);
         let source = LogSource {
@@ -127,14 +164,14 @@ impl World {
         };
         let recovered = self.shard.recover_messages(source, self.now).expect("nothing is damaged");
         drop(reader);
-        self.shard.set_store(MessageStore::new(recovered, Box::new(self.disk.clone()), options));
+        MessageStore::new(recovered, Box::new(self.disk.clone()), options)
     }
 
     /// The broker is started again; what its disk had not done is for a power cut or a kill to decide.
     fn restart(&mut self) {
         self.disk.lock().expect("nobody panics with it").set_faults(DiskFaults::default());
         self.shared = Arc::new(SharedState::new(1, 1 << 30, 100));
-        self.shard = new_shard(self.began, &self.shared);
+        self.shard = new_shard(self.began, &self.shared, first_catalog());
         self.open_store(OPTIONS);
     }
 
@@ -162,11 +199,24 @@ impl World {
         client
     }
 
-    /// Takes all messages, and acknowledges them if so wished.
+    /// Some time passes, on the disk of the journal, too.
+    fn run(&mut self, client: &mut StoredClient, journal: &SurvivingDisk) {
+        for _ in 0..1_000 {
+            self.exchange(client);
+            let now_us = (self.now - self.began).as_micros() as u64;
+            journal.lock().expect("nobody panics with it").set_now(now_us);
+        }
+    }
+
+    /// Takes all messages of the first queue, and acknowledges them if so wished.
     fn drain(&mut self, client: &mut StoredClient, no_ack: bool) -> Vec<(u64, bool)> {
+        self.drain_queue(client, "q", no_ack)
+    }
+
+    fn drain_queue(&mut self, client: &mut StoredClient, queue: &str, no_ack: bool) -> Vec<(u64, bool)> {
         while !client.found_none {
             let before = client.got.len();
-            client.get("q", no_ack);
+            client.get(queue, no_ack);
             self.until(client, "an answer", |client| client.found_none || client.got.len() > before);
         }
         client.found_none = false;
@@ -368,4 +418,55 @@ fn a_confirm_waits_for_the_definitions_that_were_there() {
         world.exchange(&mut client);
     }
     assert_eq!(client.confirmed, 1);
+}
+
+#[test]
+fn a_queue_never_gets_the_messages_of_one_whose_declaration_was_lost() {
+    for lives_before in [0, 1, 2] {
+        let journal = surviving_disk(31);
+        let mut world = World::start(surviving_disk(30), OPTIONS);
+        for _ in 0..lives_before {
+            world.restart_from(&journal);
+            let mut client = world.connect();
+            world.run(&mut client, &journal);
+        }
+        // A life whose journal writes nothing.
+        world.restart_from(&journal);
+        let mut client = world.connect();
+        assert!(world.shard.define(vec![declare("lost")], world.now).is_empty());
+        client.publish("lost", 7, 100);
+        (0..1_000).for_each(|_| world.exchange(&mut client));
+        assert_eq!(client.confirmed, 0);
+        for disk in [&world.disk, &journal] {
+            disk.lock().expect("nobody panics with it").cut_power();
+        }
+        world.restart_from(&journal);
+        let mut client = world.connect();
+        assert!(world.shard.define(vec![declare("found")], world.now).is_empty());
+        world.run(&mut client, &journal);
+        client.publish("found", 8, 100);
+        world.run(&mut client, &journal);
+        assert_eq!(client.confirmed, 1, "{lives_before} lives before");
+        world.restart_from(&journal);
+        let mut client = world.connect();
+        assert_eq!(world.drain_queue(&mut client, "found", true), [(8, false)], "{lives_before} lives before");
+    }
+}
+
+#[test]
+fn what_queues_of_earlier_lives_have_is_written_before_the_journal_is() {
+    let journal = surviving_disk(33);
+    let mut world = World::start(surviving_disk(32), OPTIONS);
+    world.restart_from(&journal);
+    let mut client = world.connect();
+    world.run(&mut client, &journal);
+    world.restart_from(&journal);
+    let mut client = world.connect();
+    client.publish("q", 1, 100);
+    (0..1_000).for_each(|_| world.exchange(&mut client));
+    assert_eq!(client.confirmed, 0, "nothing is confirmed before the journal says what is defined");
+    world.disk.lock().expect("nobody panics with it").cut_power();
+    world.restart_from(&journal);
+    let mut client = world.connect();
+    assert_eq!(world.drain(&mut client, true), [(1, false)]);
 }

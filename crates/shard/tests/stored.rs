@@ -44,6 +44,7 @@ fn options(folder: &Path, store: impl FnOnce(StoreOptions) -> StoreOptions) -> S
         sync: StoreSync::Always,
         group_delay_us: 0,
         disk_free_limit: 0,
+        scrub: None,
         loses_damaged: false,
         definitions: options.definitions.clone(),
     });

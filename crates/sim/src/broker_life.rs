@@ -15,9 +15,9 @@ impl SimulatedBroker {
 
     /// Replaces it by a broker that knows nothing and is down, until [`SimulatedBroker::start`].
     pub fn replace(&mut self, options: &SimulatedBrokerOptions) {
-        let (ticks, lives) = (self.ticks, self.lives);
+        let (ticks, lives, most) = (self.ticks, self.lives, self.work_per_turn_max());
         *self = SimulatedBroker::new(options);
-        (self.ticks, self.lives, self.is_up) = (ticks, lives, false);
+        (self.ticks, self.lives, self.past_work_per_turn_max, self.is_up) = (ticks, lives, most, false);
     }
 
     /// Its process is started again.
@@ -57,6 +57,7 @@ impl SimulatedBroker {
     /// Its process is gone: what its disks have is all that it keeps.
     pub fn crash(&mut self, kind: CrashKind) {
         self.is_up = false;
+        self.past_work_per_turn_max = self.work_per_turn_max();
         // The shards end before their disks are told: a process that is gone asks for nothing.
         self.connections.clear();
         self.shards.clear();
@@ -70,10 +71,10 @@ impl SimulatedBroker {
         on_damage: OnDamage,
         now: Instant,
     ) -> Result<Vec<Vec<Damage>>, String> {
-        let (ticks, lives) = (self.ticks, self.lives + 1);
+        let (ticks, lives, most) = (self.ticks, self.lives + 1, self.work_per_turn_max());
         let BegunLife { broker, damage } = SimulatedBroker::begin(options, self.disks.clone(), on_damage, now)?;
         *self = broker;
-        (self.ticks, self.lives) = (ticks, lives);
+        (self.ticks, self.lives, self.past_work_per_turn_max) = (ticks, lives, most);
         Ok(damage)
     }
 

@@ -97,6 +97,9 @@ impl Workload for FeatureWorkload {
 
     fn on_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
         world.trace.digest_event((world.clients[client].uid, &event));
+        if self.has_closed_queue(world) {
+            return;
+        }
         let ending = self.ending;
         EventHandler { world, model: &mut self.model, suspicions: &mut self.suspicions, ending }
             .on_event(client, event);
@@ -105,6 +108,7 @@ impl Workload for FeatureWorkload {
     fn check_step(&mut self, world: &mut SimulatedWorld) {
         self.make_room_in_time(world);
         self.check_disk_failure(world);
+        self.check_closed_queues(world);
     }
 
     fn begin_rest(&mut self, world: &mut SimulatedWorld) {

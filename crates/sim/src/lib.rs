@@ -30,6 +30,8 @@ mod features;
 mod federation;
 pub mod limits;
 mod log_survey;
+mod reshard_plan;
+mod resharding;
 mod restart;
 mod schedule;
 mod settings;

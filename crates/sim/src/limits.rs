@@ -24,7 +24,7 @@ pub const EMPTY_LOG_SEGMENTS_MAX: usize =
 pub const FEDERATION_HEAP_BYTES_MAX: usize = 128 << 10;
 /// Bytes of the heap that the batches between two shards keep: messages and the bytes of small bodies.
 pub const MAILBOX_HEAP_BYTES_MAX: usize = MAILBOX_BATCHES * 2 * BATCH_BYTES;
-/// Units of work by which a turn may exceed its budget: one command where that is not divided, as the search for one route and a definition are not.
+/// Units of work by which a turn may exceed its budget: one command where that is not divided, as a definition is not.
 pub const WORK_BEYOND_BUDGET_MAX: u64 = 2_048;
 /// Rounds without actions after which everything must have come to rest.
 pub const REST_ROUNDS_MAX: u32 = 400_000;

@@ -4,7 +4,7 @@
 
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientEvent;
-use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX};
+use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX, WORK_BEYOND_BUDGET_MAX};
 use crate::settings::{Schedule, TurnOrder};
 use crate::simulated_client::{ConnectionState, SimulatedClient};
 use crate::world::SimulatedWorld;
@@ -207,8 +207,21 @@ impl SimulatedWorld {
             return;
         }
         self.trace.note(|| "at rest".into());
+        self.check_work();
         workload.check_rest(self);
         workload.end_rest(self);
+    }
+
+    /// No turn of any broker, in any of its lives, has done much more than its budget of work.
+    fn check_work(&mut self) {
+        let work_max = u64::from(self.settings.limits.work_per_turn) + WORK_BEYOND_BUDGET_MAX;
+        for (number, broker) in self.brokers.iter().enumerate() {
+            let most = broker.work_per_turn_max();
+            if most > work_max {
+                self.trace
+                    .fail(format!("at rest: a turn of broker {number} has done {most} units of work, of {work_max}"));
+            }
+        }
     }
 
     /// Everything moves at full speed until nothing moves any more.
@@ -276,6 +289,7 @@ impl SimulatedWorld {
 mod tests {
     use super::{RunPhase, Workload};
     use crate::client_connection::ClientEvent;
+    use crate::limits::WORK_BEYOND_BUDGET_MAX;
     use crate::settings::{Mode, Settings};
     use crate::simulated_client::{ClientRole, ConnectionState};
     use crate::world::SimulatedWorld;
@@ -359,5 +373,23 @@ mod tests {
         let (log, world) = run(Mode::Features, Some(2));
         assert_eq!(log, ["prepare", "phase", "act", "act again", "end", "check", "phase", "act"]);
         assert_eq!(world.trace.into_parts().0.as_deref(), Some("it fails"));
+    }
+
+    #[test]
+    fn a_turn_that_does_too_much_is_a_failure_in_whichever_life() {
+        for mode in [Mode::Features, Mode::Federation, Mode::Durable] {
+            let mut world = SimulatedWorld::new(Settings::of(mode, 3), false);
+            let work_max = u64::from(world.settings.limits.work_per_turn) + WORK_BEYOND_BUDGET_MAX;
+            world.brokers[0].past_work_per_turn_max = work_max;
+            world.stop_broker(0);
+            world.start_broker(0);
+            world.rest(&mut ConnectOnly::default());
+            assert!(!world.trace.has_failed(), "{mode:?}");
+            world.brokers[0].past_work_per_turn_max += 1;
+            world.stop_broker(0);
+            world.start_broker(0);
+            world.rest(&mut ConnectOnly::default());
+            assert!(world.trace.has_failed(), "{mode:?}");
+        }
     }
 }

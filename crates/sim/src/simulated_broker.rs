@@ -81,6 +81,8 @@ pub struct SimulatedBroker {
     pub is_up: bool,
     /// How often it was started.
     pub lives: u32,
+    /// The most work that a turn has done in its lives that are over.
+    pub(crate) past_work_per_turn_max: u64,
     /// What its code has allocated.
     pub(crate) heap: BrokerHeap,
     /// What its store is on.
@@ -126,6 +128,7 @@ impl SimulatedBroker {
             ticks: 0,
             is_up: true,
             lives: 1,
+            past_work_per_turn_max: 0,
             heap,
             disks,
             disks_heap_bytes,
@@ -134,13 +137,14 @@ impl SimulatedBroker {
         Ok(BegunLife { broker, damage })
     }
 
+    /// The limits of its catalogs.
+    pub fn catalog_limits(hash_seed: u64) -> CatalogLimits {
+        // Delivery limits come with the other types of queues.
+        CatalogLimits { hash_seed, queue_types_as_classic: true, ..CatalogLimits::default() }
+    }
+
     fn empty_catalog(options: &SimulatedBrokerOptions) -> Catalog {
-        Catalog::new(CatalogLimits {
-            hash_seed: options.seed,
-            // Delivery limits come with the other types of queues.
-            queue_types_as_classic: true,
-            ..CatalogLimits::default()
-        })
+        Catalog::new(Self::catalog_limits(options.seed))
     }
 
     /// What a new broker begins with.
@@ -322,6 +326,12 @@ impl SimulatedBroker {
             )
         });
         nodes.chain(connections).collect()
+    }
+
+    /// The most work that a turn has done, of this life and those before.
+    pub fn work_per_turn_max(&self) -> u64 {
+        let shards = self.shards.iter().map(|node| node.shard.broker().counters().work_per_turn_max);
+        shards.max().unwrap_or(0).max(self.past_work_per_turn_max)
     }
 
     /// Bytes of the heap that its code holds and that it does not account for as definitions or lists of messages; without what

@@ -8,7 +8,7 @@ use shard::{
 };
 use std::time::Instant;
 use store::limits::SEGMENT_BYTES_MIN;
-use store::{Damage, LogId, OnDamage, StoreTag};
+use store::{Damage, LogId, OnDamage, RecoveredLog, StoreTag};
 
 /// Tells the segments of one store from those of others.
 const STORE_ID: u128 = 0x5EED;
@@ -45,8 +45,16 @@ pub fn attach<'a>(
     now: Instant,
 ) -> Result<Vec<Vec<Damage>>, String> {
     let mut damage = Vec::new();
-    for (number, (shard, disk)) in shards.zip(disks.messages.iter().zip(&disks.spills)).enumerate() {
-        damage.push(attach_log(shard, number, disk, disks.options().free_limit, on_damage, now)?);
+    let disks_of_shards = disks.messages.iter().zip(&disks.spills);
+    for (number, (shard, (disk, spill))) in shards.zip(disks_of_shards).enumerate() {
+        let options = message_options(disks.options().free_limit);
+        let store = recover_log(shard, number, disk, on_damage, now)?;
+        damage.push(store.damage.clone());
+        let mut messages = MessageStore::new(store, Box::new(disk.clone()), options);
+        messages.begin_uids(recovered.journal.first_new_uid());
+        let spill = spill.clone();
+        messages.set_spill(Box::new(move || Ok(Box::new(spill.clone()))));
+        shard.set_store(messages);
         if number == 0 {
             let definitions = Box::new(disks.definitions.clone());
             shard.set_journal(DefinitionJournal::new(&recovered.journal, definitions));
@@ -55,30 +63,26 @@ pub fn attach<'a>(
     Ok(damage)
 }
 
-fn attach_log(
+/// What is alive in the log of a shard, and where it goes on.
+fn recover_log(
     shard: &mut Shard,
     number: usize,
-    disk: (&SharedDisk, &SharedDisk),
-    disk_free_limit: u64,
+    disk: &SharedDisk,
     on_damage: OnDamage,
     now: Instant,
-) -> Result<Vec<Damage>, String> {
-    let (mut disk, spill) = (disk.0.clone(), disk.1);
-    let log = LogId(number as u32);
+) -> Result<RecoveredLog, String> {
+    let (mut reader, log) = (disk.clone(), LogId(number as u32));
     let segments = disk.segments(log);
-    let source = LogSource { reader: &mut disk, store: store_tag(), log, segments, on_damage, may_page: false };
-    let recovered = shard.recover_messages(source, now);
-    let recovered = recovered.map_err(|error| format!("the log of shard {number}: {error}"))?;
-    let damage = recovered.damage.clone();
-    let options = MessageStoreOptions {
+    let source = LogSource { reader: &mut reader, store: store_tag(), log, segments, on_damage, may_page: false };
+    shard.recover_messages(source, now).map_err(|error| format!("the log of shard {number}: {error}"))
+}
+
+/// How the logs of messages are written.
+pub fn message_options(disk_free_limit: u64) -> MessageStoreOptions {
+    MessageStoreOptions {
         segment_bytes: SEGMENT_BYTES_MIN,
         sync: StoreSync::Always,
         group_delay_us: 0,
         disk_free_limit,
-    };
-    let mut messages = MessageStore::new(recovered, Box::new(disk), options);
-    let spill = spill.clone();
-    messages.set_spill(Box::new(move || Ok(Box::new(spill.clone()))));
-    shard.set_store(messages);
-    Ok(damage)
+    }
 }

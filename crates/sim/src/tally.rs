@@ -75,7 +75,9 @@ pub struct Tally {
     pub refused_starts: u64,
     /// Starts without what was missing.
     pub lossy_starts: u64,
-    /// Messages that these have lost.
+    /// Stores that were written anew for another number of shards.
+    pub reshardings: u64,
+    /// Messages that starts without what was missing have lost.
     pub lost: u64,
     /// Deliveries of messages that were published before a crash.
     pub recovered: u64,
@@ -98,7 +100,7 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes clean_stops disk_failures full_disks damages refused_starts lossy_starts lost
+            forced stops reroutes crashes clean_stops disk_failures full_disks damages refused_starts lossy_starts reshardings lost
             recovered ticks
         }
     }
@@ -132,8 +134,8 @@ impl Display for Tally {
                 f,
                 "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk, {} deliveries of what was \
                  published before; {full_disks} disks full, {damages} places damaged, {refused_starts} starts refused, \
-                 {lossy_starts} without {} messages that were damaged; ",
-                self.recovered, self.lost
+                 {lossy_starts} without {} messages that were damaged, {} with another number of shards; ",
+                self.recovered, self.lost, self.reshardings
             )?;
         }
         write!(f, "{} ticks; digest {:016x}", self.ticks, self.digest)

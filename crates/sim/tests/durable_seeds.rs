@@ -26,6 +26,7 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.damages / 5,
         sum.refused_starts / 5,
         sum.lossy_starts,
+        sum.reshardings / 5,
     ];
     assert!(!sums.contains(&0), "{sum:?}");
 }

@@ -25,6 +25,7 @@ mod record;
 mod recovery;
 mod request;
 mod scan;
+mod scrub;
 mod segment_header;
 mod segment_supply;
 mod sync_schedule;
@@ -41,11 +42,12 @@ pub use log_event::LogEvent;
 pub use log_metrics::LogMetrics;
 pub use log_writer::{LogEnd, LogWriter};
 pub use message_log::{
-    FetchDamage, FetchId, Fetched, FetchedMessage, LogShare, LoggedMessage, MessageLog, MessageLogEvent,
+    FetchId, Fetched, FetchedMessage, LogShare, LoggedMessage, MessageDamage, MessageLog, MessageLogEvent,
     MessageLogOptions,
 };
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
 pub use recovery::{FoundMessage, RecoveredLog, RecoverySink, recover};
 pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, scan};
+pub use scrub::ScrubOptions;
 pub use segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault, SegmentStart};

@@ -56,7 +56,7 @@ pub const RECYCLABLE_SEGMENTS_MAX: usize = 1;
 pub const NO_SPACE_RETRY_US: u64 = 1_000_000;
 
 /// Segments that a log may have whatever is alive: with more, and more than twice what is alive, the oldest one is moved.
-pub const SEGMENTS_UNMOVED: usize = 4;
+pub const SEGMENTS_UNMOVED: usize = 2;
 
 /// Bytes that are read at once of a segment that is moved.
 pub const MOVE_READ_BYTES: usize = 1 << 20;
@@ -111,6 +111,15 @@ pub const FETCH_PIECES_MAX: usize = 4;
 /// How long pieces that were read are kept when nothing is fetched.
 pub const FETCH_KEEP_US: u64 = 1_000_000;
 
+/// Bytes that a scrub reads at once, unless a frame is larger: a write that comes meanwhile waits for no more than that.
+pub const SCRUB_READ_BYTES: usize = 256 << 10;
+
+/// How long after its start a log is scrubbed for the first time, if not sooner.
+pub const SCRUB_BEGIN_US: u64 = 600_000_000;
+
+/// How long a scrub waits at most for a moment at which nothing is written.
+pub const SCRUB_PATIENCE_US: u64 = 1_000_000;
+
 /// Blocks from which on frames that are recovered go to the next extent: what is read to fetch a message of theirs.
 pub const EXTENT_BLOCKS: u32 = 64;
 
@@ -135,6 +144,7 @@ const _: () = assert!(GROUP_BYTES_MAX <= FETCH_READ_BYTES && FETCH_READ_BYTES.is
 const _: () =
     assert!(EXTENT_BLOCKS as usize * BLOCK_BYTES + FRAME_BYTES_MAX <= FETCH_READ_BYTES, "any extent is read at once");
 const _: () = assert!(FETCH_READS_MAX < FETCH_PIECES_MAX);
+const _: () = assert!(SCRUB_READ_BYTES.is_multiple_of(BLOCK_BYTES) && SCRUB_READ_BYTES != MOVE_READ_BYTES);
 const _: () = assert!(
     SCAN_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES,
     "a frame that begins in a piece is read whole at the second try"

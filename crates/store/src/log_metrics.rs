@@ -15,6 +15,11 @@ pub struct LogMetrics {
     pub messages_moved: u64,
     /// Bytes of those.
     pub bytes_moved: u64,
+    /// Bytes of sealed segments that were read to find damage, and how often all of them were.
+    pub bytes_scrubbed: u64,
+    pub scrubs_done: u64,
+    /// Places that were found to be damaged.
+    pub damage_found: u64,
     /// Segments that the log consists of.
     pub segments_in_use: u64,
     /// Segments made ahead.

@@ -7,6 +7,7 @@
 //! Entries wait in a list and are encoded at the end of a tick, when no write is under way. What is settled before that is
 //! never written.
 
+mod damage;
 mod encode;
 mod fetch;
 mod fetcher;
@@ -30,8 +31,11 @@ use crate::log_writer::LogWriter;
 use crate::record::StoredMessage;
 use crate::recovery::RecoveredLog;
 use crate::request::{Completion, DiskError, Request};
+use crate::scan::Damage;
+use crate::scrub::{Scrub, ScrubOptions};
+pub use damage::MessageDamage;
 use encode::Settlements;
-pub use fetch::{FetchDamage, FetchId, Fetched, FetchedMessage};
+pub use fetch::{FetchId, Fetched, FetchedMessage};
 use fetcher::Fetcher;
 pub use fetching::LogShare;
 use group_hold::GroupHold;
@@ -78,7 +82,13 @@ pub enum MessageLogEvent {
     /// There is space again.
     Space,
     /// Messages that are fetched cannot be read: the answer is without them.
-    Damaged(FetchDamage),
+    Damaged(MessageDamage),
+    /// Messages that nobody fetches cannot be read: their segment was to be moved, and stays until they are settled.
+    Lost(MessageDamage),
+    /// The scrub has found damage. Messages that are alive and that it concerns are told by themselves.
+    Scrubbed(Damage),
+    /// The disk cannot read something. What that means for messages is told by itself.
+    Unreadable(DiskError),
     /// The log cannot be written any more.
     Failed(DiskError),
 }
@@ -121,6 +131,13 @@ pub struct MessageLog<M> {
     fetcher: Fetcher<M>,
     is_volatile: bool,
     moved: MovedCounts,
+    /// The oldest segment, if something of it cannot be read and hence not be moved.
+    unmovable: Option<SegmentNumber>,
+    /// Messages that cannot be read, to be told.
+    lost: VecDeque<MessageDamage>,
+    scrub: Scrub,
+    /// Places that were found to be damaged.
+    damage_found: u64,
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
@@ -128,6 +145,7 @@ pub struct MessageLog<M> {
     group_delay_us: u64,
     hold: GroupHold,
     event: Option<MessageLogEvent>,
+    is_held: bool,
     has_failed: bool,
 }
 
@@ -163,11 +181,16 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             fetcher: Fetcher::default(),
             is_volatile: options.is_volatile,
             moved: MovedCounts::default(),
+            unmovable: None,
+            lost: VecDeque::new(),
+            scrub: Scrub::default(),
+            damage_found: 0,
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             group_delay_us: 0,
             hold: GroupHold::default(),
             event: None,
+            is_held: false,
             has_failed: false,
         }
     }
@@ -180,6 +203,16 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// A group that somebody waits for is held back so long, so that it has more.
     pub fn set_group_delay(&mut self, delay_us: u64) {
         self.group_delay_us = delay_us;
+    }
+
+    /// While it is held back nothing is written, whoever waits for it. What is fetched is read.
+    pub fn hold_writes(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// What sealed segments have is checked from now on; not any more without options.
+    pub fn set_scrub(&mut self, options: Option<ScrubOptions>) {
+        self.scrub.set_options(options);
     }
 
     /// Appends a message. Positions of a level grow from message to message. The ticket is durable when the message is, or
@@ -293,6 +326,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if self.has_failed {
             return None;
         }
+        if self.is_held {
+            return self.poll_reads(now_us);
+        }
         if self.writer.is_idle() {
             self.pass_over_unwritten();
             self.reclaim();
@@ -308,7 +344,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if let Some(request) = self.mover.as_mut().and_then(Mover::poll) {
             return Some(request);
         }
-        let Some(request) = self.writer.poll(now_us, true) else { return self.poll_reads(now_us) };
+        let Some(request) = self.writer.poll(now_us, true) else {
+            return self.poll_reads(now_us).or_else(|| self.poll_scrub(now_us));
+        };
         if let Request::Write { segment, block, group } = &request {
             self.segments.place(segment.number, *block, group.blocks());
             self.hold.on_write(now_us, self.list.last());
@@ -323,8 +361,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         }
         let completion = match completion {
             Completion::Read { segment, block, buffer, result } => {
-                let read = self.on_read(segment, block, buffer, result);
-                return read.err().map(|error| self.fail(error));
+                return self.on_read(segment, block, buffer, result).map(MessageLogEvent::Unreadable);
             }
             completion => completion,
         };
@@ -350,10 +387,10 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     }
 
     /// What [`MessageLog::poll`] found: that something became durable without a write, as all of it was settled before, or
-    /// that a segment is damaged; and what fetches found. Call it until there is nothing.
+    /// that a segment is damaged; and what fetches found, before the fetch is answered. Call it until there is nothing.
     pub fn take_event(&mut self) -> Option<MessageLogEvent> {
         let event = self.event.take();
-        event.or_else(|| self.fetcher.take_damage().map(MessageLogEvent::Damaged))
+        event.or_else(|| self.take_damage())
     }
 
     /// When [`MessageLog::poll`] has something to do although nothing is appended and nothing completed.
@@ -361,13 +398,16 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if self.has_failed {
             return None;
         }
+        if self.is_held {
+            return self.fetcher.timer_us();
+        }
         let is_moving = self.mover.as_ref().is_some_and(Mover::is_ready);
         let write_us = match is_moving {
             true => Some(0),
             false => self.clocks.due_us().into_iter().chain(self.awaited_us()).min(),
         };
         let write_us = write_us.filter(|_| self.writer.can_write());
-        [write_us, self.writer.timer_us(), self.fetcher.timer_us()].into_iter().flatten().min()
+        [write_us, self.writer.timer_us(), self.fetcher.timer_us(), self.scrub_us()].into_iter().flatten().min()
     }
 
     /// When what somebody waits for has been held back long enough.
@@ -403,6 +443,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             messages_written: self.segments.added() - self.moved.messages,
             messages_moved: self.moved.messages,
             bytes_moved: self.moved.bytes,
+            bytes_scrubbed: self.scrub.counts().bytes,
+            scrubs_done: self.scrub.counts().passes,
+            damage_found: self.damage_found,
             log_bytes: self.log_bytes(),
             live_bytes: self.live_bytes(),
             pending_bytes: self.pending_bytes() as u64,
@@ -476,6 +519,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         let is_within = self.is_within_commit || self.list.body_at().is_some();
         let Some((number, first)) = self.segments.first().filter(|_| is_wasteful && !is_within) else { return };
         if first.messages > 0
+            && self.unmovable != Some(number)
             && let Some(groups) = self.segments.groups_of_first()
         {
             let chain = self.writer.chain();
@@ -483,15 +527,14 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         }
     }
 
-    /// All of a segment was gone through.
+    /// All of a segment was gone through. What is alive of it cannot be read.
     fn end_moving(&mut self) {
-        let Some(mover) = &self.mover else { return };
+        let Some(mover) = self.mover.take() else { return };
         let left = self.segments.first().filter(|(number, _)| *number == mover.segment());
-        if let Some((_, first)) = left.filter(|(_, first)| first.messages > 0) {
-            let error = mover.damage(first.messages);
-            self.event = Some(self.fail(error));
-        } else {
-            self.mover = None;
+        if left.is_some_and(|(_, first)| first.messages > 0) {
+            self.unmovable = Some(mover.segment());
+            self.damage_found += 1;
+            self.tell_lost(mover.groups());
         }
     }
 

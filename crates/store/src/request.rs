@@ -46,8 +46,8 @@ pub enum Request {
     Write { segment: SegmentId, block: Block, group: SealedGroup },
     /// Makes durable what was written to this segment, the last one, and to those before it.
     Sync { segment: SegmentId },
-    /// Fills the buffer, as far as the segment goes.
-    Read { segment: SegmentId, block: Block, buffer: AlignedBuffer },
+    /// Fills the buffer, as far as the segment goes; if it is direct, with what the disk has, whatever of it is in a cache.
+    Read { segment: SegmentId, block: Block, buffer: AlignedBuffer, is_direct: bool },
     /// Removes a segment.
     Remove { segment: SegmentId },
 }

@@ -1,5 +1,6 @@
 //! Paging: what waits beyond a threshold leaves the memory and comes back when it is wanted, and clients see no difference.
 
+mod closed;
 mod model;
 mod pages;
 mod requests;

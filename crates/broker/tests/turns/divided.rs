@@ -532,3 +532,29 @@ fn headers_of_which_very_many_go_are_work() {
     let work = world.shards[0].0.counters().work - before;
     assert!((ENTRIES as u64 / 8..ENTRIES as u64).contains(&work), "{work} units");
 }
+
+#[test]
+fn a_publisher_whose_first_route_is_long_is_told_that_publishers_are_blocked() {
+    for is_transaction in [false, true] {
+        let (mut world, attacker, bystander) = world();
+        fanout(&mut world, bystander, &names(QUEUES), &Table::new());
+        if is_transaction {
+            world.command(attacker, wire::method::tx::Select {});
+            world.sent(attacker);
+        }
+        world.runs_deferred = false;
+        for on in [true, false] {
+            let (broker, recorder) = &mut world.shards[0];
+            broker.set_disk_alarm(on, recorder);
+            if on {
+                broker.start_turn();
+                world.publish(attacker, "f", "", "1");
+            }
+            assert!(!on || !world.shards[0].0.may_read(attacker.1));
+            let expected = if on { "0:blocked: low on disk" } else { "0:connection.unblocked" };
+            assert_eq!(world.sent(attacker), expected, "in a transaction: {is_transaction}");
+        }
+        while world.run_deferred() {}
+        assert!(world.shards[0].0.may_read(attacker.1), "it goes on");
+    }
+}

@@ -4,6 +4,7 @@
 mod limits;
 mod messages;
 mod model;
+mod scrub;
 mod world;
 
 use crate::model::Counts;

@@ -5,18 +5,22 @@ use definitions::Json;
 use shard::{ShardStoreMetrics, StoreMetrics};
 
 impl AdminServer {
-    /// What each log has written and holds, and all logs of messages together.
+    /// What each log has written and holds, and all logs of messages, and all spill logs, together.
     pub(super) fn store(&mut self, _asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let shards = self.operator.store_metrics().ok_or_else(|| error("stopping", "the broker stops"))?;
         if shards.is_empty() {
             return Err(error("no-state", "the broker has no state folder (--state): it has no store"));
         }
-        let mut all = StoreMetrics::default();
-        shards.iter().for_each(|shard| all.add(&shard.messages));
+        let (mut all, mut spilled) = (StoreMetrics::default(), StoreMetrics::default());
+        for shard in &shards {
+            all.add(&shard.messages);
+            spilled.add(&shard.spill);
+        }
         let journal = shards.iter().find_map(|shard| shard.journal.as_ref());
         Ok(object([
             ("shards", Json::List(shards.iter().map(shard_json).collect())),
             ("all_shards", object(fields(&all))),
+            ("spilled", object(fields(&spilled))),
             ("definitions", journal.map_or(Json::Null, |journal| object(fields(journal)))),
         ]))
     }
@@ -24,7 +28,8 @@ impl AdminServer {
 
 fn shard_json(shard: &ShardStoreMetrics) -> Json {
     let number = ("shard", Json::Int(shard.shard.0.into()));
-    object(std::iter::once(number).chain(fields(&shard.messages)))
+    let spilled = ("spilled", object(fields(&shard.spill)));
+    object(std::iter::once(number).chain(fields(&shard.messages)).chain([spilled]))
 }
 
 fn fields(metrics: &StoreMetrics) -> impl Iterator<Item = (&'static str, Json)> + '_ {

@@ -4,7 +4,7 @@ use crate::store_command::{Column, table};
 use definitions::Json;
 
 /// Headings, and the numbers below them.
-const COLUMNS: [(&str, &str, ColumnUnit); 14] = [
+const COLUMNS: [(&str, &str, ColumnUnit); 16] = [
     ("groups", "groups_written", ColumnUnit::Count),
     ("messages", "messages_written", ColumnUnit::Count),
     ("written", "bytes_written", ColumnUnit::Bytes),
@@ -19,6 +19,8 @@ const COLUMNS: [(&str, &str, ColumnUnit); 14] = [
     ("pending", "pending_bytes", ColumnUnit::Bytes),
     ("moved", "messages_moved", ColumnUnit::Count),
     ("moved bytes", "bytes_moved", ColumnUnit::Bytes),
+    ("scrubbed", "bytes_scrubbed", ColumnUnit::Bytes),
+    ("damaged", "damage_found", ColumnUnit::Count),
 ];
 
 #[derive(Clone, Copy)]
@@ -40,6 +42,7 @@ pub fn text(answer: &Json) -> String {
             rows.extend(answer.get("all_shards").map(|all| row("all shards", all)));
         }
     }
+    rows.extend(answer.get("spilled").map(|spilled| row("spilled", spilled)));
     rows.extend(answer.get("definitions").filter(|found| **found != Json::Null).map(|found| row("definitions", found)));
     let columns: Vec<Column> = std::iter::once(Column::Name).chain(COLUMNS.iter().map(|_| Column::Number)).collect();
     table(&columns, &rows)
@@ -79,21 +82,23 @@ mod tests {
             )
         };
         let answer = format!(
-            r#"{{"shards":[{{"shard":0,{}}},{{"shard":1,{}}}],"all_shards":{{{}}},"definitions":null}}"#,
+            r#"{{"shards":[{{"shard":0,{}}},{{"shard":1,{}}}],"all_shards":{{{}}},"spilled":{{{}}},"definitions":null}}"#,
             numbers(9),
             numbers(11),
-            numbers(20)
+            numbers(20),
+            numbers(1)
         );
         let text = text(&Json::read(answer.as_bytes()).expect("JSON"));
         let rows: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
             .collect();
-        assert_eq!(rows.len(), 4, "{text}");
+        assert_eq!(rows.len(), 5, "{text}");
         assert_eq!(rows[1][..5], ["shard 0", "9", "-", "9216 KiB", "-"]);
         assert_eq!(rows[2][..4], ["shard 1", "11", "-", "11 MiB"]);
         assert_eq!(rows[3][..4], ["all shards", "20", "-", "20 MiB"]);
         assert_eq!(rows[3][11], "10239 B");
+        assert_eq!(rows[4][..4], ["spilled", "1", "-", "1024 KiB"]);
     }
 
     #[test]

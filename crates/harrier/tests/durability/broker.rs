@@ -176,15 +176,35 @@ impl StoredBroker {
 
     /// The most memory that the process has had, in KiB.
     pub fn peak_kib(&self) -> u64 {
+        self.status_kib("VmHWM:")
+    }
+
+    /// The memory that the process has, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        self.status_kib("VmRSS:")
+    }
+
+    fn status_kib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-        peak.trim().trim_end_matches(" kB").parse().expect("a number")
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel knows it");
+        value.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
     /// Ends the process where it stands.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
+    }
+
+    /// Waits for a line of the log.
+    pub fn await_line(&self, what: &str, mut is_it: impl FnMut(&str) -> bool) {
+        loop {
+            let line =
+                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{what} is not logged: {error}"));
+            if is_it(&line) {
+                return;
+            }
+        }
     }
 
     /// Tells the process to stop, and waits until it has.

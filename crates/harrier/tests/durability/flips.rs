@@ -1,6 +1,9 @@
 //! A bit that the disk has changed while the broker was stopped.
 
 use super::broker::{StoredBroker, TestStateFolder, harrier};
+use super::check_store;
+use super::random_flips::copy;
+use super::shards::{STAGES, Stage, has_reached, line};
 use client::{Publish, QueueOptions};
 use disk::SegmentFolder;
 use std::collections::BTreeMap;
@@ -90,15 +93,61 @@ fn a_broker_refuses_a_damaged_store_and_names_the_place_unless_it_may_lose_it() 
 
     let broker = StoredBroker::start(&folder, &["--store-lose-damaged"]);
     assert!(broker.start_log.contains(&place), "{}", broker.start_log);
+    assert!(broker.start_log.contains("the store is written anew"), "{}", broker.start_log);
+    everything_but(&broker, &lost);
+    broker.terminate();
+    // The damage is gone, and with it the reason to be asked again.
+    check_store(&folder);
+    let broker = StoredBroker::start(&folder, &["--store-lose-damaged"]);
+    assert!(!broker.start_log.contains("the store is written anew"), "{}", broker.start_log);
+    everything_but(&broker, &lost);
+    broker.kill();
+    let broker = StoredBroker::start(&folder, &[]);
+    everything_but(&broker, &lost);
+    broker.terminate();
+}
+
+/// All messages but some are there, in their order, and stay.
+fn everything_but(broker: &StoredBroker, lost: &[u8]) {
     let (mut client, channel) = broker.connect();
     let mut there = Vec::new();
-    while let Some(message) = client.get(channel, QUEUE, true).expect("a queue") {
+    while let Some(message) = client.get(channel, QUEUE, false).expect("a queue") {
         there.push(message.body()[0]);
     }
     let expect: Vec<u8> = (0..MESSAGES).filter(|number| !lost.contains(number)).collect();
     assert_eq!(there, expect);
     client.close().expect("closed");
-    broker.terminate();
+}
+
+#[test]
+fn a_kill_while_damage_is_left_out_loses_nothing_else() {
+    let damaged = TestStateFolder::new("flipped-killed");
+    fill(&damaged);
+    let (_, _, lost) = flip(&damaged);
+    let before = damaged.text("store.toml");
+    let mut interrupted = 0;
+    for stage in STAGES.into_iter().chain(STAGES) {
+        let folder = TestStateFolder::new("flipped-copy");
+        copy(&damaged, &folder);
+        let is_reached = || has_reached(&folder, stage, &before);
+        interrupted += usize::from(StoredBroker::kill_when(&folder, &["--store-lose-damaged"], is_reached));
+        // It is what it was, or has lost what it may lose and nothing else.
+        let is_replaced = line(&folder.text("store.toml"), "log_folder") != line(&before, "log_folder");
+        assert!(is_replaced || !matches!(stage, Stage::Replaced | Stage::Done), "{stage:?}");
+        if is_replaced {
+            check_store(&folder);
+        } else {
+            let Err((status, log)) = StoredBroker::try_start(&folder, &[]) else { panic!("{stage:?}: it starts") };
+            assert_eq!(status.code(), Some(1), "{stage:?}: {log}");
+            let broker = StoredBroker::start(&folder, &["--store-lose-damaged"]);
+            everything_but(&broker, &lost);
+            broker.kill();
+        }
+        let broker = StoredBroker::start(&folder, &[]);
+        everything_but(&broker, &lost);
+        broker.terminate();
+    }
+    assert!(interrupted >= STAGES.len(), "{interrupted} starts were interrupted");
 }
 
 #[test]

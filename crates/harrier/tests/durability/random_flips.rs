@@ -94,7 +94,8 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     entries.into_iter().flat_map(|path| if path.is_dir() { files_in(&path) } else { vec![path] }).collect()
 }
 
-fn copy(from: &TestStateFolder, to: &TestStateFolder) {
+/// Copies the files of a stopped broker.
+pub fn copy(from: &TestStateFolder, to: &TestStateFolder) {
     for file in files_in(from.root()) {
         let copy = to.root().join(file.strip_prefix(from.root()).expect("a file of the folder"));
         std::fs::create_dir_all(copy.parent().expect("a folder")).expect("made");

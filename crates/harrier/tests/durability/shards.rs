@@ -119,9 +119,9 @@ fn each_start_may_have_another_number_of_shards() {
     broker.terminate();
 }
 
-/// How far a store is on its way to another number of shards.
+/// How far a store is on its way to be written anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub enum Stage {
     Begun,
     LogsBegun,
     DefinitionsBegun,
@@ -129,10 +129,10 @@ enum Stage {
     Done,
 }
 
-const STAGES: [Stage; 5] = [Stage::Begun, Stage::LogsBegun, Stage::DefinitionsBegun, Stage::Replaced, Stage::Done];
+pub const STAGES: [Stage; 5] = [Stage::Begun, Stage::LogsBegun, Stage::DefinitionsBegun, Stage::Replaced, Stage::Done];
 
 /// Whether a store that had these folders has come so far.
-fn has_reached(folder: &TestStateFolder, stage: Stage, before: &str) -> bool {
+pub fn has_reached(folder: &TestStateFolder, stage: Stage, before: &str) -> bool {
     let text = folder.text("store.toml");
     let is_replaced = line(&text, "log_folder") != line(before, "log_folder");
     let number = line(before, "log_folder").rsplit_once('-').map_or(1, |(_, number)| number.parse().expect("a number"));
@@ -150,7 +150,7 @@ fn has_reached(folder: &TestStateFolder, stage: Stage, before: &str) -> bool {
 }
 
 /// The value of a key in a file of lines.
-fn line<'a>(text: &'a str, key: &str) -> &'a str {
+pub fn line<'a>(text: &'a str, key: &str) -> &'a str {
     let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
     value.unwrap_or_default().trim_matches('"')
 }

@@ -277,10 +277,11 @@ fn an_administrator_sees_what_the_store_has_written() {
     assert!(all("syncs") >= all("groups_written") && all("write_us_max") > 0, "{after:?}");
     assert!(all("write_us_sum") >= all("write_us_max") && all("segments_spare") > 0, "{after:?}");
     assert_eq!((all("segments_in_use"), all("log_bytes")), (1, 4 << 20));
+    assert_eq!(number(&after, "spilled", "messages_written"), 0, "all are in memory");
     let table = output(&["ctl", "store", "--url", &format!("amqp://{}", broker.address)]);
     let table = String::from_utf8_lossy(&table.stdout);
     let names: Vec<&str> = table.lines().filter_map(|line| line.split("  ").next()).collect();
-    assert_eq!(names, ["log", "shard 0", "shard 1", "all shards", "definitions"], "{table}");
+    assert_eq!(names, ["log", "shard 0", "shard 1", "all shards", "spilled", "definitions"], "{table}");
     client.close().expect("closed");
     stop(broker);
 }

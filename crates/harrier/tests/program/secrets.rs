@@ -22,6 +22,12 @@ fn set_mode(path: &str, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("its owner may");
 }
 
+/// The first file of a folder by its name.
+fn first_file(folder: &str) -> String {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.min().expect("it has files").to_str().expect("UTF-8").to_owned()
+}
+
 /// What a broker logs until it is ready.
 fn log_of_start(words: &[&str]) -> String {
     let mut command = harrier();
@@ -100,10 +106,19 @@ fn a_broker_warns_of_files_with_passwords_that_others_can_read() {
     std::fs::write(&config, user).expect("written");
     std::fs::write(&plan, "# nothing\n").expect("written");
     let words = ["--listen", "127.0.0.1:0", "--config", &config, "--state", &state];
+    // The first start makes the store, whose files are nobody else's.
+    let log = log_of_start(&words);
+    assert!(!log.contains("it has messages or definitions"), "{log}");
+    let segments = ["log", "definitions"].map(|name| first_file(&folder.path(&format!("state/{name}"))));
     for (mode, is_warned) in [(0o644, true), (0o600, false)] {
         set_mode(&config, mode);
         set_mode(&plan, mode);
+        segments.iter().for_each(|segment| set_mode(segment, mode));
         let log = log_of_start(&words);
+        for segment in &segments {
+            let warning = format!("{segment}: others can read it, and it has messages or definitions (mode 0644");
+            assert_eq!(log.contains(&warning), is_warned, "mode {mode:o}: {log}");
+        }
         for file in ["harrier.toml", "federation.toml"] {
             let warning = format!("{file}: others can read it, and it has passwords (mode 0644");
             assert_eq!(log.contains(&warning), is_warned, "mode {mode:o}: {log}");

@@ -195,6 +195,8 @@ fn queues_with_little_in_each_group_are_spilled_and_read_from_there() {
     assert_eq!(page.len(), 98);
     assert!(page[0].redelivered && !page[1].redelivered);
     assert!(!spill.lock().expect("nobody panics with it").segments(LOG).is_empty());
+    let metrics = world.store.spill_metrics();
+    assert!(metrics.log.messages_written > 0 && metrics.disk.segments_made > 0, "{metrics:?}");
     assert!(world.store.failure().is_none());
 }
 
@@ -230,37 +232,51 @@ fn without_space_for_the_spill_log_messages_stay_in_memory_but_for_those_that_th
     assert!(world.store.failure().is_none());
 }
 
+/// Flips a bit in blocks of all segments.
+fn flip(disk: &HeldDisk, blocks: Range<u32>) {
+    let mut disk = disk.lock().expect("nobody panics with it");
+    for number in disk.segments(LOG) {
+        for block in blocks.clone() {
+            disk.flip_bit(store::SegmentId { log: LOG, number }, store::Block(block), 900);
+        }
+    }
+}
+
+fn set_faults(disk: &HeldDisk, faults: DiskFaults) {
+    disk.lock().expect("nobody panics with it").set_faults(faults);
+}
+
+/// What is damaged, as it is logged.
+fn damage(store: &mut MessageStore) -> Vec<String> {
+    store.take_damage().iter().map(ToString::to_string).collect()
+}
+
 #[test]
-fn damage_and_errors_of_the_spill_log_end_the_store() {
-    for is_damaged in [true, false] {
-        let mut world = PagingStore::new();
-        assert!(world.page_out(queue(5), 1..100));
-        world.run();
-        let spill = world.spill().expect("it was opened");
-        let segments = spill.lock().expect("nobody panics with it").segments(LOG);
-        for number in segments.into_iter().filter(|_| is_damaged) {
-            spill.lock().expect("nobody panics with it").flip_bit(
-                store::SegmentId { log: LOG, number },
-                store::Block(1),
-                900,
-            );
-        }
-        if !is_damaged {
-            spill
-                .lock()
-                .expect("nobody panics with it")
-                .set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
-        }
-        spill.lock().expect("nobody panics with it").set_now(world.now_us);
-        world.store.page_in(queue(5), QueuePosition(1), QueuePosition(100));
-        for _ in 0..3 {
+fn damage_and_errors_of_either_log_are_told_and_the_rest_goes_on() {
+    for is_spilled in [false, true] {
+        for is_flipped in [false, true] {
+            let mut world = PagingStore::new();
+            if !is_spilled {
+                world.append(queue(5), 1..100);
+            }
+            assert!(world.page_out(queue(5), 1..100));
             world.run();
-            let PagingStore { store, pool, .. } = &mut world;
-            let page = store.take_page(pool);
-            assert!(page.is_none_or(|page| page.messages.is_empty()), "nothing of it can be read");
+            let disk = if is_spilled { world.spill().expect("it was opened") } else { world.disk.clone() };
+            if is_flipped {
+                flip(&disk, 1..2);
+            } else {
+                set_faults(&disk, DiskFaults { read_error: 1, ..DiskFaults::default() });
+            }
+            assert!(world.page_in(queue(5), 1..100).len() < 99, "it cannot all be read");
+            let found = damage(&mut world.store);
+            let log = if is_spilled { "the spill log: " } else { "" };
+            let expected = format!("{log}segment 1 of log 0 is damaged at block 1: of queue 5 messages 1 to ");
+            assert!(found.iter().any(|damage| damage.starts_with(&expected)), "{found:?}");
+            set_faults(&disk, DiskFaults::default());
+            world.append(queue(6), 1..100);
+            assert!(world.page_out(queue(6), 1..200));
+            assert_eq!(world.positions_in(queue(6), 1..200), (1..200).collect::<Vec<_>>());
+            assert_eq!((damage(&mut world.store), world.store.failure()), (Vec::new(), None));
         }
-        let text = &world.store.failure().expect("it has failed").text;
-        assert!(text.contains(if is_damaged { "is damaged at block 1: of queue 5" } else { "injected" }), "{text}");
-        assert!(!world.page_out(queue(5), 100..200));
     }
 }

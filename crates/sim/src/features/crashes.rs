@@ -88,6 +88,26 @@ impl FeatureWorkload {
         self.leave_broker(world, EndReason::DiskFailure);
     }
 
+    /// Whether a queue is closed, as a disk cannot read its messages. Clients are not asked what they make of it: the broker is
+    /// killed at the end of the step.
+    pub fn has_closed_queue(&self, world: &SimulatedWorld) -> bool {
+        let mut shards = world.brokers[0].shards.iter();
+        self.ending.is_none() && shards.any(|node| node.shard.broker().counters().queues_closed > 0)
+    }
+
+    /// Kills a broker that has closed a queue.
+    pub fn check_closed_queues(&mut self, world: &mut SimulatedWorld) {
+        if !self.has_closed_queue(world) {
+            return;
+        }
+        if !world.brokers[0].disks.as_ref().is_some_and(|disks| self.troubles.may_fail(disks)) {
+            return world.trace.fail("a queue is closed, and no disk has failed".to_owned());
+        }
+        world.trace.note(|| "a queue is closed".to_owned());
+        world.tally.disk_failures += 1;
+        self.restart_broker(world, CrashKind::Kill);
+    }
+
     /// The broker closes all connections and ends by itself, and starts again. Nothing that is sent meanwhile is confirmed.
     fn leave_broker(&mut self, world: &mut SimulatedWorld, reason: EndReason) {
         (self.ending, world.is_ending) = (Some(reason), true);
@@ -169,6 +189,10 @@ impl FeatureWorkload {
         world.crash_broker(0, kind);
         self.troubles.forget_failure();
         let plan = durable.draw_restart(&mut world.chance);
+        if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {
+            self.make_room(world);
+            world.reshard_broker(0, reshard);
+        }
         let lost = world.restart_broker(0, plan);
         if !lost.is_empty() {
             world.tally.lost += self.model.lose(&lost, &world.brokers[0]);

@@ -2,6 +2,7 @@
 //! when it crashes and stops.
 
 use crate::broker_disks::{CrashKind, DiskOptions, RestartPlan};
+use crate::reshard_plan::ReshardPlan;
 use disk::DiskFaults;
 use link::sim::SplitMix64;
 use std::fmt::{self, Display, Formatter};
@@ -47,6 +48,8 @@ pub struct DurableSettings {
     pub lost_once_in: u32,
     /// A write in so many is reported done and lies elsewhere; none if zero.
     pub astray_once_in: u32,
+    /// Before how many of a thousand starts the number of shards changes.
+    pub reshard_permille: u32,
 }
 
 impl DurableSettings {
@@ -67,6 +70,7 @@ impl DurableSettings {
             early_permille: one_of([0, 20, 50, 150]),
             journal_lag_us: one_of([0, 0, 5_000, 40_000]),
             stop_permille: one_of([0, 0, 200, 600]),
+            reshard_permille: one_of([0, 0, 150, 500]),
             ..DurableSettings::default()
         };
         if !has_faults {
@@ -98,6 +102,11 @@ impl DurableSettings {
         if chance.permille(self.power_cut_permille) { CrashKind::PowerCut } else { CrashKind::Kill }
     }
 
+    /// The number of shards of the next life, where it is not to be the old one.
+    pub fn draw_reshard(&self, old: u16, chance: &mut SplitMix64) -> Option<ReshardPlan> {
+        chance.permille(self.reshard_permille).then(|| ReshardPlan::draw(old, chance))
+    }
+
     /// What happens until the next start.
     pub fn draw_restart(&self, chance: &mut SplitMix64) -> RestartPlan {
         let down_us = chance.below(DOWN_US_MAX);
@@ -123,12 +132,13 @@ impl Display for DurableSettings {
         )?;
         let DurableSettings { early_permille, journal_lag_us, stop_permille, error_permille, full_permille, .. } = self;
         let DurableSettings { damage_permille, unreadable_permille, lost_once_in, astray_once_in, .. } = self;
+        let DurableSettings { reshard_permille, .. } = self;
         write!(
             f,
             "publishes to queues that are being declared: {early_permille}, definitions up to {journal_lag_us} us late; \
              stops: {stop_permille} of ends; disks: failures {error_permille} of steps, full {full_permille}; before starts: \
              damaged {damage_permille}, unreadable {unreadable_permille}; a write in {lost_once_in} is lost, one in \
-             {astray_once_in} goes astray"
+             {astray_once_in} goes astray; another number of shards: {reshard_permille}"
         )
     }
 }
@@ -152,6 +162,7 @@ mod tests {
             count(&|one| one.error_permille > 0),
             count(&|one| one.full_permille > 0),
             count(&|one| one.damage_permille > 0),
+            count(&|one| one.reshard_permille > 0),
         ] {
             assert!((25..150).contains(&part), "{part}");
         }

@@ -2,7 +2,7 @@
 
 use super::delivery_checks::Suspicions;
 use super::shadow_model::ShadowModel;
-use crate::limits::{SHARD_HEAP_BYTES_MAX, WORK_BEYOND_BUDGET_MAX};
+use crate::limits::SHARD_HEAP_BYTES_MAX;
 use crate::simulated_broker::SimulatedShard;
 use crate::simulated_client::{ClientRequest, ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery};
 use crate::world::SimulatedWorld;
@@ -63,7 +63,6 @@ impl<'a> RestChecker<'a> {
         self.world.clients.iter().for_each(|client| self.check_client(client, &mut report));
         self.check_output(&mut report);
         self.check_heap(&mut report);
-        self.check_work(&mut report);
         self.check_dispatch(&mut report);
         self.check_limits(&mut report);
         self.check_replicas(&mut report);
@@ -116,17 +115,6 @@ impl<'a> RestChecker<'a> {
         for broker in &self.world.brokers {
             if let Some(excess) = broker.excess_heap(SHARD_HEAP_BYTES_MAX) {
                 report(format!("at rest: a broker holds {excess}"));
-            }
-        }
-    }
-
-    /// No turn has done much more than its budget of work.
-    fn check_work(&self, report: &mut impl FnMut(String)) {
-        let work_max = u64::from(self.world.settings.limits.work_per_turn) + WORK_BEYOND_BUDGET_MAX;
-        for (shard, node) in shards(self.world).enumerate() {
-            let most = node.shard.broker().counters().work_per_turn_max;
-            if most > work_max {
-                report(format!("at rest: a turn of shard {shard} has done {most} units of work"));
             }
         }
     }

@@ -5,15 +5,15 @@
 //! settled meanwhile.
 
 use super::LoggedMessage;
+use super::damage::MessageDamage;
 use super::pending::PendingList;
 use super::pieces::{LargeRest, Piece, Take};
 use super::queues::{Level, QueueTable};
 use super::segments::SegmentUses;
-use crate::ids::{Block, Position, QueueUid, SegmentId};
+use crate::ids::{Position, QueueUid};
 use crate::limits::{BLOCK_BYTES, FETCH_READ_BYTES};
 use crate::record::StoredMessage;
 use crate::recovery::FoundMessage;
-use std::fmt;
 use std::ops::Range;
 
 /// The number that whoever wants messages has given to that wish.
@@ -34,29 +34,6 @@ pub struct Fetched<M> {
     pub id: FetchId,
     pub queue: QueueUid,
     pub messages: Vec<FetchedMessage<M>>,
-}
-
-/// Messages that had been written and cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FetchDamage {
-    pub segment: SegmentId,
-    /// Where the group begins that has the first of them.
-    pub block: Block,
-    pub queue: QueueUid,
-    /// The first of them, and the position behind the last.
-    pub first: Position,
-    pub end: Position,
-}
-
-impl fmt::Display for FetchDamage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FetchDamage { segment, block, queue, first, end } = self;
-        let (block, queue, first, last) = (block.0, queue.0, first.0, end.0 - 1);
-        write!(
-            f,
-            "{segment} is damaged at block {block}: of queue {queue} messages {first} to {last} cannot all be read"
-        )
-    }
 }
 
 /// What a fetch looks into.
@@ -167,7 +144,7 @@ impl<M: LoggedMessage + Clone> Fetch<M> {
         sources: &mut Sources<'_, M>,
         pieces: &mut [Piece],
         build: &mut impl FnMut(&StoredMessage<'_>) -> M,
-        damaged: &mut impl FnMut(FetchDamage),
+        damaged: &mut impl FnMut(MessageDamage),
     ) -> Pause {
         loop {
             let (segments, readable) = (sources.segments, sources.readable);
@@ -219,7 +196,7 @@ impl<M: LoggedMessage + Clone> Fetch<M> {
         level: &Level,
         piece: &mut Piece,
         build: &mut impl FnMut(&StoredMessage<'_>) -> M,
-        damaged: &mut impl FnMut(FetchDamage),
+        damaged: &mut impl FnMut(MessageDamage),
     ) -> u64 {
         let mut stop = self.end;
         let mut take = Take::new(self.queue);
@@ -241,7 +218,7 @@ impl<M: LoggedMessage + Clone> Fetch<M> {
             let missing: Vec<(u64, u64)> = take.positions().filter(|&(position, _)| !has(position)).collect();
             if let (Some(&(first, group)), Some(&(last, _))) = (missing.first(), missing.last()) {
                 let (first, end) = (Position(first), Position(last + 1));
-                damaged(FetchDamage { segment: piece.segment(), block: piece.block_of(group), queue, first, end });
+                damaged(MessageDamage { segment: piece.segment(), block: piece.block_of(group), queue, first, end });
             }
         }
         stop
@@ -267,7 +244,7 @@ impl<M: LoggedMessage + Clone> Fetch<M> {
         &mut self,
         piece: &mut Piece,
         build: &mut impl FnMut(&StoredMessage<'_>) -> M,
-        damaged: &mut impl FnMut(FetchDamage),
+        damaged: &mut impl FnMut(MessageDamage),
     ) {
         let Some(mut large) = self.large.take() else { return };
         let goes_on = piece.take_parts(large.next_group, &mut large.rest);
@@ -282,7 +259,7 @@ impl<M: LoggedMessage + Clone> Fetch<M> {
         }
         let (first, end) = (Position(*position), Position(*position + 1));
         let (segment, block) = (piece.segment(), piece.block_of(large.next_group));
-        damaged(FetchDamage { segment, block, queue: self.queue, first, end });
+        damaged(MessageDamage { segment, block, queue: self.queue, first, end });
     }
 
     /// What is still alive of it.

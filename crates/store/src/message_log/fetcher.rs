@@ -4,7 +4,8 @@
 //! Owns:   what was read and not handed over.
 
 use super::LoggedMessage;
-use super::fetch::{Fetch, FetchDamage, Fetched, Pause, Sources, Wanted};
+use super::damage::MessageDamage;
+use super::fetch::{Fetch, Fetched, Pause, Sources, Wanted};
 use super::pieces::Piece;
 use super::segment_frames::SegmentFrames;
 use crate::buffer::AlignedBuffer;
@@ -21,7 +22,9 @@ pub(super) struct Fetcher<M> {
     /// The oldest first.
     pieces: Vec<Piece>,
     spare: Option<AlignedBuffer>,
-    damage: VecDeque<FetchDamage>,
+    damage: VecDeque<MessageDamage>,
+    /// Groups before this one are read alone: some of them could not be read with others.
+    read_alone: u64,
     /// Something has changed since fetches were advanced.
     has_news: bool,
     /// When the last read was asked for.
@@ -35,6 +38,7 @@ impl<M> Default for Fetcher<M> {
             pieces: Vec::new(),
             spare: None,
             damage: VecDeque::new(),
+            read_alone: 0,
             has_news: false,
             read_us: 0,
         }
@@ -57,27 +61,38 @@ impl<M> Fetcher<M> {
         self.has_news
     }
 
-    pub fn take_damage(&mut self) -> Option<FetchDamage> {
+    pub fn take_damage(&mut self) -> Option<MessageDamage> {
         self.damage.pop_front()
     }
 
-    /// A read that it has asked for.
+    /// A read that it has asked for. Returns the error if a group cannot be read: its messages are found missing.
     pub fn on_read(
         &mut self,
         segment: SegmentId,
         block: Block,
-        buffer: AlignedBuffer,
+        mut buffer: AlignedBuffer,
         result: Result<usize, DiskError>,
-    ) -> Result<(), DiskError> {
-        let filled = result?;
-        let read = |piece: &&mut Piece| {
+    ) -> Option<DiskError> {
+        let read = |piece: &Piece| {
             !piece.is_ready() && (piece.segment(), piece.block()) == (segment, block) && piece.bytes() == buffer.len()
         };
-        if let Some(piece) = self.pieces.iter_mut().find(read) {
-            piece.fill(buffer, filled);
-            self.has_news = true;
-        }
-        Ok(())
+        let at = self.pieces.iter().position(read)?;
+        let groups = self.pieces[at].groups();
+        let (filled, error) = match result {
+            Ok(filled) => (filled, None),
+            Err(_) if groups.end - groups.start > 1 => {
+                self.read_alone = self.read_alone.max(groups.end);
+                self.pieces.remove(at);
+                return None;
+            }
+            Err(error) => {
+                buffer.fill(0);
+                (buffer.len(), Some(error))
+            }
+        };
+        self.pieces[at].fill(buffer, filled);
+        self.has_news = true;
+        error
     }
 
     /// When what is kept is given back.
@@ -142,6 +157,7 @@ impl<M: LoggedMessage + Clone> Fetcher<M> {
         let wanted: Vec<Wanted> = next.filter_map(|fetch| fetch.wanted(sources)).collect();
         let unread = |wanted: &&Wanted| !self.pieces.iter().any(|piece| piece.groups().contains(&wanted.group));
         let &Wanted { group, last } = wanted.iter().find(unread)?;
+        let last = if group < self.read_alone { group } else { last };
         let segments = sources.segments;
         let place = segments.place_of(group, last, (FETCH_READ_BYTES / BLOCK_BYTES) as u32)?;
         let frames = SegmentFrames::of(chain, place.segment, starts)?;
@@ -154,7 +170,7 @@ impl<M: LoggedMessage + Clone> Fetcher<M> {
         let (segment, block, bytes) = (piece.segment(), piece.block(), piece.bytes());
         self.pieces.push(piece);
         self.read_us = now_us;
-        Some(Request::Read { segment, block, buffer: self.buffer(bytes) })
+        Some(Request::Read { segment, block, buffer: self.buffer(bytes), is_direct: false })
     }
 
     /// Takes what the first fetch wants out of what was read. Returns it once it has everything.

@@ -74,7 +74,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 
     /// Bytes on the heap: messages that are unwritten, what is known of those that are written, and what is fetched.
     pub fn heap_bytes(&self) -> usize {
-        self.list.bytes() + self.segments.heap_bytes() + self.fetcher.heap_bytes()
+        self.list.bytes() + self.segments.heap_bytes() + self.fetcher.heap_bytes() + self.scrub.heap_bytes()
     }
 
     /// What is to be read for fetches.
@@ -85,16 +85,20 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         fetcher.poll(&mut sources, (writer.chain(), writer.segments()), now_us)
     }
 
-    /// What was read is the mover's or the fetches'. If both want the same of a segment, either may have it.
+    /// What was read is the mover's, the fetches' or the scrub's. If two want the same of a segment, either may have it. Returns the error if
+    /// something cannot be read that is wanted.
     pub(super) fn on_read(
         &mut self,
         segment: SegmentId,
         block: Block,
         buffer: AlignedBuffer,
         result: Result<usize, DiskError>,
-    ) -> Result<(), DiskError> {
+    ) -> Option<DiskError> {
+        if self.scrub.is_reading(segment, block, &buffer) {
+            return self.scrub.on_read(self.writer.chain(), self.writer.segments(), buffer, result);
+        }
         match self.mover.as_mut().filter(|mover| mover.is_reading(segment, block, &buffer)) {
-            Some(mover) => Mover::on_read(mover, buffer, result),
+            Some(mover) => Mover::on_read(mover, buffer, result, self.segments.end_of(segment.number)),
             None => self.fetcher.on_read(segment, block, buffer, result),
         }
     }

@@ -18,7 +18,7 @@ use crate::limits::{
     BLOCK_BYTES, MESSAGE_OVERHEAD_BYTES, MOVE_GROUP_BYTES, MOVE_READ_BYTES, RECORD_OVERHEAD_BYTES_MAX,
 };
 use crate::record::{FrameQueue, Record, RecordReader, StoredMessage};
-use crate::request::{DiskError, DiskErrorKind, Request};
+use crate::request::{DiskError, Request};
 use crate::segment_header::SegmentStart;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -140,14 +140,28 @@ impl Mover {
         }
         self.step = Step::Reading;
         let segment = self.frames.id();
-        Some(Request::Read { segment, block: Block(self.block), buffer: self.buffer.take()? })
+        let (block, buffer) = (Block(self.block), self.buffer.take()?);
+        Some(Request::Read { segment, block, buffer, is_direct: false })
     }
 
-    pub fn on_read(&mut self, buffer: AlignedBuffer, result: Result<usize, DiskError>) -> Result<(), DiskError> {
-        self.buffer = Some(buffer);
-        self.filled = result?;
+    /// A piece of a segment was read, which ends before the block `end`. Returns the error if it was not: nothing is found there.
+    pub fn on_read(
+        &mut self,
+        mut buffer: AlignedBuffer,
+        result: Result<usize, DiskError>,
+        end: u32,
+    ) -> Option<DiskError> {
+        let (filled, error) = match result {
+            Ok(filled) => (filled, None),
+            Err(error) => {
+                buffer.fill(0);
+                let left = end.saturating_sub(self.block) as usize * BLOCK_BYTES;
+                (left.min(buffer.len()), Some(error))
+            }
+        };
+        (self.buffer, self.filled) = (Some(buffer), filled);
         (self.at, self.step) = (0, Step::Parse);
-        Ok(())
+        error
     }
 
     /// Whether this is what it has asked for.
@@ -156,11 +170,9 @@ impl Mover {
         self.step == Step::Reading && is_its
     }
 
-    /// Nothing of the segment is alive once it is done, or something of it could not be read.
-    pub fn damage(&self, messages: u64) -> DiskError {
-        let segment = SegmentId { log: self.frames.id().log, number: self.segment };
-        let text = format!("{segment} is damaged: {messages} of its messages cannot be read");
-        DiskError { kind: DiskErrorKind::Failed, text }
+    /// The groups that are in the segment.
+    pub fn groups(&self) -> Range<u64> {
+        self.groups.clone()
     }
 
     /// Goes on with a body of which a part was written.

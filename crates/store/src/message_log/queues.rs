@@ -221,6 +221,11 @@ impl QueueTable {
         &mut self.states[queue as usize]
     }
 
+    /// The levels of all queues.
+    pub fn levels(&self) -> impl Iterator<Item = (QueueUid, &Level)> {
+        self.states.iter().flat_map(|queue| queue.levels.iter().map(|level| (queue.uid, level)))
+    }
+
     #[inline]
     pub fn level(&mut self, queue: u32, position: Position) -> &mut Level {
         self.get(queue).level_or_new(position.level())

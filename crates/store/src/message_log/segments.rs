@@ -112,6 +112,21 @@ impl SegmentUses {
         Some(first.first_group..end)
     }
 
+    /// The groups of a segment that have some of these blocks.
+    pub fn groups_within(&self, number: SegmentNumber, blocks: &Range<u32>) -> Range<u64> {
+        let Ok(at) = self.segments.binary_search_by_key(&number, |segment| segment.number) else { return 0..0 };
+        let Segment { used, groups, .. } = &self.segments[at];
+        let first = groups.partition_point(|&begin| begin <= blocks.start).saturating_sub(1) as u64;
+        let end = groups.partition_point(|&begin| begin < blocks.end) as u64;
+        used.first_group + first..used.first_group + end
+    }
+
+    /// The block behind the last group of a segment; the first one if it is not needed any more.
+    pub fn end_of(&self, number: SegmentNumber) -> u32 {
+        let at = self.segments.binary_search_by_key(&number, |segment| segment.number);
+        at.map_or(0, |at| self.segments[at].end)
+    }
+
     /// The oldest segment is not needed any more.
     pub fn retire_first(&mut self) {
         if let Some(retired) = self.segments.pop_front() {

@@ -1,12 +1,13 @@
 //! The log lines that wait to be written. Whoever logs never waits: a line without space is dropped and counted.
 
-use super::repeat_limit::{LeftOutEvents, RepeatLimit, RepeatVerdict};
 use crate::limits::{LOG_BYTES_MAX, LOG_LINE_OVERHEAD_BYTES};
+use crate::repeat_limit::{LeftOutEvents, RepeatLimit, RepeatVerdict};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::hash::Hash;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use tracing::Level;
-use tracing::callsite::Identifier;
 
 /// What the log's thread has to write.
 #[derive(PartialEq, Eq, Debug)]
@@ -19,28 +20,39 @@ pub enum LogEntry {
     LeftOut(LeftOutEvents),
 }
 
-#[derive(Default)]
-struct LogState {
+struct LogState<P> {
     entries: VecDeque<LogEntry>,
     bytes: usize,
-    repeats: RepeatLimit<Identifier>,
+    repeats: RepeatLimit<P>,
     /// The log's thread writes an entry.
     is_writing: bool,
     /// Somebody waits until everything is written.
     flushing: usize,
 }
 
-/// The lines that wait, and the counts of those that do not.
-#[derive(Default)]
-pub struct LogQueue {
-    state: Mutex<LogState>,
+/// The lines that wait, and the counts of those that do not, by the place `P` of the program that logs them.
+pub struct LogQueue<P> {
+    state: Mutex<LogState<P>>,
     /// There is something to write.
     filled: Condvar,
     /// Everything is written.
     emptied: Condvar,
 }
 
-impl LogQueue {
+impl<P> Default for LogQueue<P> {
+    fn default() -> Self {
+        let state = LogState {
+            entries: VecDeque::new(),
+            bytes: 0,
+            repeats: RepeatLimit::default(),
+            is_writing: false,
+            flushing: 0,
+        };
+        LogQueue { state: Mutex::new(state), filled: Condvar::new(), emptied: Condvar::new() }
+    }
+}
+
+impl<P: Hash + Eq + Clone> LogQueue<P> {
     /// Adds a line, or counts it as dropped.
     pub fn push(&self, line: &str) {
         self.locked().push(line);
@@ -48,7 +60,7 @@ impl LogQueue {
     }
 
     /// Counts an event of a place of the program. Returns whether it is logged; `message` is asked for the first that is not.
-    pub fn admits(&self, place: &Identifier, level: Level, now: Instant, message: impl FnOnce() -> String) -> bool {
+    pub fn admits(&self, place: &P, level: Level, now: Instant, message: impl FnOnce() -> String) -> bool {
         let mut state = self.locked();
         match state.repeats.count(place, level, now) {
             RepeatVerdict::Log => true,
@@ -88,23 +100,28 @@ impl LogQueue {
     }
 
     /// Waits until everything is written, but not for longer than `timeout`. Returns whether it is.
-    pub fn flush(&self, timeout: Duration) -> bool {
+    pub fn flush(&self, timeout: Duration, clock: impl Fn() -> Instant) -> bool {
+        let deadline = clock() + timeout;
         let mut state = self.locked();
         state.flushing += 1;
         self.filled.notify_one();
-        let is_behind = |state: &mut LogState| !state.is_empty();
-        let (mut state, waited) =
-            self.emptied.wait_timeout_while(state, timeout, is_behind).unwrap_or_else(PoisonError::into_inner);
+        while !state.is_empty() {
+            let left = deadline.saturating_duration_since(clock());
+            if left.is_zero() {
+                break;
+            }
+            state = self.emptied.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
         state.flushing -= 1;
-        !waited.timed_out()
+        state.is_empty()
     }
 
-    fn locked(&self) -> MutexGuard<'_, LogState> {
+    fn locked(&self) -> MutexGuard<'_, LogState<P>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl LogState {
+impl<P: Hash + Eq + Clone> LogState<P> {
     fn push(&mut self, line: &str) {
         let cost = line.len() + LOG_LINE_OVERHEAD_BYTES;
         if self.bytes + cost > LOG_BYTES_MAX {
@@ -147,11 +164,11 @@ mod tests {
 
     #[test]
     fn lines_without_space_are_counted_where_they_are_missing() {
-        let queue = LogQueue::default();
+        let queue = LogQueue::<u8>::default();
         let line = "x".repeat(1_000);
         let fit = LOG_BYTES_MAX / (line.len() + LOG_LINE_OVERHEAD_BYTES);
         (0..fit + 7).for_each(|_| queue.push(&line));
-        assert!(!queue.flush(Duration::ZERO), "nobody writes");
+        assert!(!queue.flush(Duration::ZERO, clock), "nobody writes");
         for _ in 0..2 {
             assert_eq!(queue.next(clock), LogEntry::Line(line.as_str().into()));
         }
@@ -167,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_flush_ends_when_the_last_line_is_written() {
-        let queue = LogQueue::default();
+        let queue = LogQueue::<u8>::default();
         (0..100).for_each(|number| queue.push(&number.to_string()));
         let written = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -177,7 +194,7 @@ mod tests {
                     written.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 }
             });
-            assert!(queue.flush(Duration::from_secs(30)));
+            assert!(queue.flush(Duration::from_secs(30), clock));
             assert_eq!(written.load(std::sync::atomic::Ordering::Relaxed), 100);
             queue.push("end");
         });

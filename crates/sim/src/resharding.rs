@@ -1,0 +1,113 @@
+//! Another number of shards: while a broker is down, its store is written anew on other disks, which take the place of the old
+//! ones at once or not at all.
+//!
+//! Whatever goes wrong meanwhile, the old store is only read, and counts until the new one is whole.
+
+use crate::broker_disks::{BrokerDisks, CrashKind};
+use crate::reshard_plan::{KillMoment, ReshardFate, ReshardPlan};
+use crate::simulated_broker::SimulatedBroker;
+use crate::store_recovery::{message_options, store_tag};
+use crate::world::SimulatedWorld;
+use catalog::CatalogLimits;
+use disk::DiskFaults;
+use shard::{JOURNAL_LOG, LogSource, MessageStore, Resharding, recover_definitions, write_definitions};
+use store::{LogId, OnDamage, RecoveredLog};
+
+/// Lets time go on until a disk has done something.
+fn wait_for(disks: &BrokerDisks, now_us: &mut u64) {
+    let due_us = disks.all().filter_map(|disk| disk.peek(|disk| disk.due_after(*now_us))).min();
+    *now_us = due_us.expect("a disk that is waited for has something to do");
+    disks.all().for_each(|disk| disk.peek(|disk| disk.set_now(*now_us)));
+}
+
+/// What is written: the new disks, and how far that came.
+struct NewStore<'a> {
+    old: &'a BrokerDisks,
+    new: &'a BrokerDisks,
+    kill: Option<KillMoment>,
+    now_us: u64,
+}
+
+impl NewStore<'_> {
+    /// Writes it. Returns whether it is whole; `Err` says why it cannot be written.
+    fn write(&mut self, limits: &CatalogLimits) -> Result<bool, String> {
+        let mut journal = self.old.definitions.clone();
+        let segments = journal.segments(JOURNAL_LOG);
+        let found = recover_definitions(store_tag(), segments, OnDamage::Fail, &mut journal);
+        let mut definitions = found.map_err(|error| error.to_string())?.definitions;
+        definitions.spread_over(self.new.messages.len() as u16);
+        let stores = self.new.messages.iter().zip(0..).map(|(disk, number)| {
+            let empty = RecoveredLog::empty(store_tag(), LogId(number));
+            MessageStore::new(empty, Box::new(disk.clone()), message_options(0))
+        });
+        let mut resharding = Resharding::new(stores.collect(), &definitions);
+        let (new, now_us) = (self.new, &mut self.now_us);
+        let mut wait = || wait_for(new, now_us);
+        for (number, disk) in self.old.messages.iter().enumerate() {
+            if self.kill == Some(KillMoment::Copied(number)) {
+                return Ok(false);
+            }
+            let (mut reader, log) = (disk.clone(), LogId(number as u32));
+            let segments = disk.segments(log);
+            let (store, on_damage) = (store_tag(), OnDamage::Fail);
+            let source = LogSource { reader: &mut reader, store, log, segments, on_damage, may_page: false };
+            resharding.copy(source, &mut wait).map_err(|error| format!("the log of shard {number}: {error}"))?;
+        }
+        resharding.finish(&mut wait).map_err(|error| error.text)?;
+        if self.kill == Some(KillMoment::BeforeDefinitions) {
+            return Ok(false);
+        }
+        let disk = Box::new(self.new.definitions.clone());
+        write_definitions(definitions, store_tag(), disk, limits, &mut || [0; 4], &mut wait)
+            .map_err(|error| error.to_string())?;
+        Ok(self.kill.is_none())
+    }
+}
+
+impl SimulatedWorld {
+    /// A broker that is down gets another number of shards, if what is planned lets it. Its disks are sound.
+    pub fn reshard_broker(&mut self, broker: usize, plan: ReshardPlan) {
+        let Some(old) = self.brokers[broker].disks.clone() else { return };
+        if old.is_damaged() {
+            // Whether what is missing may be lost is asked at the start.
+            return;
+        }
+        let new = BrokerDisks::new(self.chance.next_u64() >> 1, plan.shards, old.options());
+        let good = DiskFaults { slow: old.options().messages.slow, ..DiskFaults::default() };
+        new.all().for_each(|disk| disk.with(|disk| disk.set_faults(good)));
+        let mut kill = None;
+        match plan.fate {
+            ReshardFate::Done { .. } => {}
+            ReshardFate::Killed(moment) => kill = Some(moment),
+            ReshardFate::Unwritable { disk, space } => {
+                let disk = new.all().nth(disk).unwrap_or(&new.definitions);
+                disk.with(|disk| match space {
+                    Some(bytes) => disk.set_capacity(bytes),
+                    None => disk.set_faults(DiskFaults { write_error: 1, ..good }),
+                });
+            }
+        }
+        let limits = SimulatedBroker::catalog_limits(self.settings.seed);
+        let now_us = self.clock.us();
+        new.all().for_each(|disk| disk.with(|disk| disk.set_now(now_us)));
+        let mut store = NewStore { old: &old, new: &new, kill, now_us };
+        let written = store.write(&limits);
+        let took_us = store.now_us - now_us;
+        self.trace.note(|| format!("the store of broker {broker} is written anew: {plan:?}, {written:?}"));
+        match written {
+            Ok(true) => {}
+            Ok(false) => return self.pass(took_us),
+            Err(_) if matches!(plan.fate, ReshardFate::Unwritable { .. }) => return self.pass(took_us),
+            Err(why) => {
+                return self.trace.fail(format!("the store of broker {broker} cannot be written anew: {why}"));
+            }
+        }
+        self.pass(took_us);
+        let power_fails = plan.fate == ReshardFate::Done { power_fails: true };
+        new.crash(if power_fails { CrashKind::PowerCut } else { CrashKind::Exit });
+        new.all().for_each(|disk| disk.with(|disk| disk.set_capacity(u64::MAX)));
+        self.tally.reshardings += 1;
+        self.settings.shards[broker] = plan.shards;
+        self.brokers[broker].disks = Some(new);
+    }
+}
