@@ -18,8 +18,8 @@ use crate::queue_entry::QueueEntry;
 use crate::queues::Queues;
 use crate::remote_consumers::RemoteConsumers;
 use crate::sessions::Sessions;
+use crate::settled_run::SettledRun;
 use crate::shard_message::{ShardMessage, ShardPayload};
-use crate::stored_run::StoredRun;
 use crate::work_budget::WorkBudget;
 use catalog::{Catalog, QueueId, Refusal, ShardId};
 use slab::Pool;
@@ -306,7 +306,7 @@ impl Dispatcher {
     ) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };
         let mut ledger = std::mem::take(&mut channel.ledger);
-        let mut done = StoredRun::default();
+        let mut done = SettledRun::default();
         let is_done = ledger.settle_through(through, |_, delivery| {
             self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
             !self.work.is_spent()
@@ -328,7 +328,7 @@ impl Dispatcher {
         catalog: &Catalog,
         fx: &mut E,
     ) {
-        let mut done = StoredRun::default();
+        let mut done = SettledRun::default();
         for delivery in deliveries {
             self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
         }
@@ -352,7 +352,7 @@ impl Dispatcher {
         key: ChannelKey,
         delivery: UnsettledDelivery,
         outcome: SettlementOutcome,
-        done: &mut StoredRun,
+        done: &mut SettledRun,
         catalog: &Catalog,
         fx: &mut E,
     ) {

@@ -88,10 +88,10 @@ mod restoration;
 mod session_channels;
 mod session_state;
 mod sessions;
+mod settled_run;
 mod shard_answers;
 mod shard_message;
 mod stamps;
-mod stored_run;
 #[cfg(test)]
 mod test_effects;
 mod transaction;

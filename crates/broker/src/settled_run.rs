@@ -5,13 +5,13 @@
 use crate::effects::Effects;
 use crate::ids::StoredPosition;
 
-/// A run of messages in the store that is not forgotten yet. [`StoredRun::forget`] ends it.
+/// A run of messages in the store that is not forgotten yet. [`SettledRun::forget`] ends it.
 #[derive(Default)]
-pub(crate) struct StoredRun {
+pub(crate) struct SettledRun {
     run: Option<(StoredPosition, u32)>,
 }
 
-impl StoredRun {
+impl SettledRun {
     /// A queue is done with a message: it joins the run, or begins the next.
     #[inline]
     pub fn push<E: Effects>(&mut self, stored: StoredPosition, fx: &mut E) {
