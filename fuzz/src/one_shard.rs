@@ -90,7 +90,7 @@ impl Effects for Noted {
     fn admin_request(&mut self, _request: AdminRequest) -> Result<(), AdminRequestError> {
         Err(AdminRequestError::Unavailable)
     }
-    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: &Message) -> AppendResult {
+    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: Message) -> AppendResult {
         AppendResult::Durable
     }
     fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}

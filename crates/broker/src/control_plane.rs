@@ -64,19 +64,21 @@ impl ControlPlane<'_> {
 
     /// A change of definitions whose outcome nobody awaits.
     pub fn define<E: Effects>(&mut self, definition: Definition, fx: &mut E) {
-        self.send_definitions(None, vec![definition], fx);
+        self.send_definitions(None, vec![definition], true, fx);
     }
 
     /// Changes of definitions, in their order up to the first that is refused: shard 0 makes them, other shards send them to it.
-    /// The outcome for a requester is in `Definitions::next_outcome` once every replica has made them.
+    /// The outcome for a requester is in `Definitions::next_outcome` once every replica has made them, and unless it is `no_wait`,
+    /// once they are durable.
     pub fn send_definitions<E: Effects>(
         &mut self,
         requester: Option<Requester>,
         definitions: Vec<Definition>,
+        no_wait: bool,
         fx: &mut E,
     ) {
         if !self.identity.is_home(ShardId(0)) {
-            fx.batch(ShardId(0)).push(ShardMessage::Define { requester, definitions });
+            fx.batch(ShardId(0)).push(ShardMessage::Define { requester, definitions, no_wait });
             return;
         }
         let (mut result, mut is_finished) = (Ok(()), true);
@@ -90,7 +92,8 @@ impl ControlPlane<'_> {
             }
         }
         match requester {
-            Some(requester) if is_finished => self.definitions.await_replicas(requester, result),
+            Some(requester) if is_finished && no_wait => self.definitions.await_replicas(requester, result),
+            Some(requester) if is_finished => self.definitions.await_durable(requester, result),
             Some(requester) => self.definitions.await_finish(requester, result),
             None => {}
         }

@@ -98,7 +98,7 @@ impl DataPlane {
         catalog: &Catalog,
         fx: &mut E,
     ) {
-        deliveries.for_each(|delivery| self.dispatcher.settle_delivery(key, delivery, outcome, catalog, fx));
+        self.dispatcher.settle_all(key, deliveries, outcome, catalog, fx);
     }
 
     /// A publish of another shard for queues of this one.

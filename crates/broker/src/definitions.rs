@@ -5,6 +5,7 @@
 
 use crate::effects::Effects;
 use crate::ids::ShardIdentity;
+use crate::limits::DEFINITIONS_UNDURABLE_MAX;
 use crate::session_state::SessionIdentity;
 use crate::shard_message::{QueueResponse, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Catalog, Definition, ExecutedDefinition, PermissionKind, QueueId, Refusal, Resource, ShardId, VhostId};
@@ -103,8 +104,18 @@ impl Definitions {
 
     /// Shard 0: a requester awaits the outcome of changes. Even one that changed nothing waits for those before it: what it
     /// found may not be visible on every shard yet, or not be durable.
-    pub fn await_replicas(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
+    pub fn await_durable(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
         let Definitions { version, journaled, .. } = *self;
+        self.pending.push_back(PendingDefinition { version, journaled, requester, result });
+    }
+
+    /// Shard 0: the same for changes of which a client hears nothing: they become durable while it goes on, within a limit. What
+    /// it is answered later waits for them, and so does a refusal.
+    pub fn await_replicas(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
+        let Definitions { version, mut journaled, .. } = *self;
+        if result.is_ok() {
+            journaled = journaled.saturating_sub(DEFINITIONS_UNDURABLE_MAX);
+        }
         self.pending.push_back(PendingDefinition { version, journaled, requester, result });
     }
 
@@ -116,7 +127,7 @@ impl Definitions {
     /// Shard 0: all definitions are finished.
     pub fn end_unfinished(&mut self) {
         for (requester, result) in std::mem::take(&mut self.awaiting_finish) {
-            self.await_replicas(requester, result);
+            self.await_durable(requester, result);
         }
     }
 
@@ -210,7 +221,7 @@ mod tests {
         let definition = Definition::CreateVhost { name: "v".into() };
         assert!(first.execute(definition, &mut fx).expect("a new virtual host").changed);
         let session = SessionId { shard: ShardId(1), slot: ConnectionSlot::new(0), serial: 0 };
-        first.await_replicas(Requester { session, channel: ChannelNumber(1), request: 5 }, Ok(()));
+        first.await_durable(Requester { session, channel: ChannelNumber(1), request: 5 }, Ok(()));
         assert!(first.next_outcome().is_none());
         let sent = fx.batch(ShardId(2)).messages.pop();
         let Some(ShardMessage::Apply { version, definition }) = sent else { panic!("{sent:?}") };

@@ -7,7 +7,7 @@ use crate::channels::Channels;
 use crate::deferred_work::DeferredWork;
 use crate::effects::{AppendResult, Effects};
 use crate::flow_control::FlowControl;
-use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, ShardIdentity};
+use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, ShardIdentity, StoredPosition};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::limits::CONSUMER_REMOVAL_WORK;
 use crate::message::{Content, Message};
@@ -18,9 +18,11 @@ use crate::queue_entry::QueueEntry;
 use crate::queues::Queues;
 use crate::remote_consumers::RemoteConsumers;
 use crate::sessions::Sessions;
+use crate::settled_run::SettledRun;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::work_budget::WorkBudget;
 use catalog::{Catalog, QueueId, Refusal, ShardId};
+use slab::Pool;
 use wire::DeliveryTag;
 
 /// What a queue did with a new message.
@@ -111,7 +113,7 @@ impl Dispatcher {
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
             let result = deliver_or_send(channels, remotes, queue, consumer, position, false, source, fx);
             if let Some(uid) = uid.filter(|_| result != DispatchResult::Taken) {
-                let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
+                let message = keep(content, kept, last, fx.pool());
                 let append = fx.append(uid, position, message);
                 fx.mark_delivered(uid, position);
                 return EnqueueResult::Accepted(append);
@@ -123,13 +125,9 @@ impl Dispatcher {
             self.queues.expire_at_once(id, content, kept, fx);
             return EnqueueResult::Accepted(AppendResult::Durable);
         }
-        let message = match (kept.as_ref(), last) {
-            (Some(message), false) => message.clone(),
-            (None, false) => kept.insert(content.keep(fx.pool())).clone(),
-            (_, true) => kept.take().unwrap_or_else(|| content.keep(fx.pool())),
-        };
+        let message = keep(content, kept, last, fx.pool());
         let append = match uid {
-            Some(uid) => fx.append(uid, queue.ready.next_position(level), &message),
+            Some(uid) => fx.append(uid, queue.ready.next_position(level), message.clone()),
             None => AppendResult::Durable,
         };
         self.queues.housekeeping.note_waiting(&message);
@@ -293,7 +291,7 @@ impl Dispatcher {
         fx: &mut E,
     ) -> Result<(), Refusal> {
         let delivery = self.channels.open_channel(key)?.ledger.settle(tag).ok_or_else(|| unknown_tag(tag))?;
-        self.settle_delivery(key, delivery, outcome, catalog, fx);
+        self.settle_all(key, [delivery], outcome, catalog, fx);
         Ok(())
     }
 
@@ -308,14 +306,33 @@ impl Dispatcher {
     ) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };
         let mut ledger = std::mem::take(&mut channel.ledger);
+        let mut done = SettledRun::default();
         let is_done = ledger.settle_through(through, |_, delivery| {
-            self.settle_delivery(key, delivery, outcome, catalog, fx);
+            self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
             !self.work.is_spent()
         });
+        done.forget(fx);
         if let Some(channel) = self.channels.get_mut(key) {
             channel.ledger = ledger;
         }
         is_done
+    }
+
+    /// Settles deliveries of a channel, whose tags it has no more.
+    #[inline]
+    pub fn settle_all<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        deliveries: impl IntoIterator<Item = UnsettledDelivery>,
+        outcome: SettlementOutcome,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) {
+        let mut done = SettledRun::default();
+        for delivery in deliveries {
+            self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
+        }
+        done.forget(fx);
     }
 
     /// A client has a message for which it sends no acknowledgement: a durable queue, here or on another shard, is done with it.
@@ -327,13 +344,15 @@ impl Dispatcher {
         }
     }
 
-    /// Settles one delivery: its queue, here or on another shard, is done with the message or gets it back.
+    /// Settles one delivery: its queue, here or on another shard, is done with the message or gets it back. What the store is to
+    /// forget joins `done`.
     #[inline]
-    pub fn settle_delivery<E: Effects>(
+    fn settle_delivery<E: Effects>(
         &mut self,
         key: ChannelKey,
         delivery: UnsettledDelivery,
         outcome: SettlementOutcome,
+        done: &mut SettledRun,
         catalog: &Catalog,
         fx: &mut E,
     ) {
@@ -342,7 +361,11 @@ impl Dispatcher {
         let UnsettledDelivery { queue, home, position, message, .. } = delivery;
         if self.identity.is_home(home) {
             match outcome {
-                SettlementOutcome::Acknowledged => self.queues.settle_one(queue, position, &message, fx),
+                SettlementOutcome::Acknowledged => {
+                    if let Some(uid) = self.queues.settle_one(queue, position, &message) {
+                        done.push(StoredPosition { uid, position }, fx);
+                    }
+                }
                 SettlementOutcome::Rejected => self.queues.reject(queue, position, message, fx),
                 SettlementOutcome::Requeued => {
                     self.queues.requeue(queue, QueueEntry { position, message, redelivered: true }, true, true, fx);
@@ -365,6 +388,16 @@ impl Dispatcher {
                 ack_required: true,
             }),
         }
+    }
+}
+
+/// The message, for another holder; the last one takes `kept` itself.
+#[inline]
+fn keep(content: &Content<'_>, kept: &mut Option<Message>, last: bool, pool: &Pool) -> Message {
+    match (kept.as_ref(), last) {
+        (Some(message), false) => message.clone(),
+        (None, false) => kept.insert(content.keep(pool)).clone(),
+        (_, true) => kept.take().unwrap_or_else(|| content.keep(pool)),
     }
 }
 

@@ -100,7 +100,7 @@ pub trait Effects {
     /// Passes an admin request to the program, which answers later by `Broker::answer_admin_request`.
     fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError>;
     /// A durable queue accepted a persistent message.
-    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult;
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult;
     /// A durable queue is done with messages whose positions follow one another. Not all of them need have been appended.
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32);
     /// A message of a durable queue was handed out and must be acknowledged: after a restart it is redelivered.

@@ -223,7 +223,7 @@ impl Forwarder {
                 self.delayed.next_position = QueuePosition(position.0 + 1);
                 let uid = delayed_uid(self.identity.shard);
                 // The last ticket is durable after the others.
-                append = fx.append(uid, position, &delayed_record::record(&delayed, catalog, fx.pool()));
+                append = fx.append(uid, position, delayed_record::record(&delayed, catalog, fx.pool()));
                 stored = Some(StoredPosition { uid, position });
             }
             self.delayed.insert(at_us, delayed, stored);

@@ -184,8 +184,8 @@ impl<'a> Inbox<'a> {
             ShardMessage::DirectReply { address, message } => {
                 self.control().data.dispatcher.channels.deliver_reply(address, &message.content(), fx);
             }
-            ShardMessage::Define { requester, definitions } => {
-                self.control().send_definitions(requester, definitions, fx);
+            ShardMessage::Define { requester, definitions, no_wait } => {
+                self.control().send_definitions(requester, definitions, no_wait, fx);
                 if requester.is_some() {
                     self.requests.send_outcomes(fx);
                 }

@@ -88,6 +88,7 @@ mod restoration;
 mod session_channels;
 mod session_state;
 mod sessions;
+mod settled_run;
 mod shard_answers;
 mod shard_message;
 mod stamps;

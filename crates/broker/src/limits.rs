@@ -36,6 +36,9 @@ pub const WAITING_CONSUMERS_CHECKED_MIN: usize = 64;
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
 /// Definitions of one connection that are sent to shard 0 together.
 pub const DEFINITIONS_PER_BATCH_MAX: usize = 1_024;
+/// Changes of definitions that are not durable, up to which connections whose clients await no reply go on: a few groups of the
+/// journal, so that one is written while the next is gathered.
+pub const DEFINITIONS_UNDURABLE_MAX: u64 = 16 * DEFINITIONS_PER_BATCH_MAX as u64;
 /// Publishes of another shard for queues whose declaration has not arrived here yet. At this limit, what follows from that shard
 /// is held back until the declaration has come.
 pub const EARLY_PUBLISHES_MAX: usize = 1 << 16;

@@ -254,12 +254,10 @@ impl Queues {
         }
     }
 
-    /// A queue is done with a message.
+    /// A queue is done with a message. Returns the number of a durable queue whose store is to forget it.
     #[inline]
-    pub fn settle_one<E: Effects>(&mut self, id: QueueId, position: QueuePosition, message: &Message, fx: &mut E) {
-        if let Some(uid) = self.end_deliveries(id, position, 1).filter(|_| message.is_persistent()) {
-            fx.forget(uid, position, 1);
-        }
+    pub fn settle_one(&mut self, id: QueueId, position: QueuePosition, message: &Message) -> Option<QueueUid> {
+        self.end_deliveries(id, position, 1).filter(|_| message.is_persistent())
     }
 
     /// Deliveries of messages that follow one another are settled. Returns the number of a durable queue.

@@ -235,7 +235,7 @@ impl Requests<'_> {
             self.control.define(definition, fx);
             return QueueResponse::Done;
         }
-        self.send_definitions(requester, vec![definition], fx);
+        self.send_definitions(requester, vec![definition], false, fx);
         QueueResponse::Deferred
     }
 
@@ -402,7 +402,7 @@ impl Requests<'_> {
             }
             // It was the first one that is journaled.
             if executed.is_ok() && self.control.definitions.outcomes_wait() {
-                self.control.definitions.await_replicas(requester, Ok(()));
+                self.control.definitions.await_durable(requester, Ok(()));
                 return Ok(ReadControl::Pause);
             }
             let command = self.control.sessions.take_pending(requester);
@@ -412,13 +412,19 @@ impl Requests<'_> {
             self.control.dispatch_due(fx);
             return Ok(control);
         }
-        self.send_definitions(requester, vec![definition], fx);
+        self.send_definitions(requester, vec![definition], false, fx);
         Ok(ReadControl::Pause)
     }
 
     /// Changes of definitions for a requester.
-    fn send_definitions<E: Effects>(&mut self, requester: Requester, definitions: Vec<Definition>, fx: &mut E) {
-        self.control.send_definitions(Some(requester), definitions, fx);
+    fn send_definitions<E: Effects>(
+        &mut self,
+        requester: Requester,
+        definitions: Vec<Definition>,
+        no_wait: bool,
+        fx: &mut E,
+    ) {
+        self.control.send_definitions(Some(requester), definitions, no_wait, fx);
         self.send_outcomes(fx);
     }
 
@@ -495,7 +501,7 @@ impl Requests<'_> {
         let (refusal, method) = refused.map_or((None, (0, 0)), |(refusal, method)| (Some(Box::new(refusal)), method));
         let reply = PendingReply::DefinitionBatch { methods, refusal };
         self.control.sessions.await_response(slot, PendingCommand { channel, method, request, reply });
-        self.send_definitions(requester, definitions, fx);
+        self.send_definitions(requester, definitions, true, fx);
     }
 
     /// Refuses a method. If it follows a batch, the outcome of that comes first.

@@ -113,6 +113,8 @@ pub enum ShardMessage {
     Define {
         requester: Option<Requester>,
         definitions: Vec<Definition>,
+        /// Their client awaits no reply.
+        no_wait: bool,
     },
     /// From shard 0: make a change, in the order of versions.
     Apply {

@@ -90,7 +90,7 @@ impl Effects for RecordedEffects {
     fn admin_request(&mut self, _: AdminRequest) -> Result<(), AdminRequestError> {
         Err(AdminRequestError::Unavailable)
     }
-    fn append(&mut self, _: QueueUid, _: QueuePosition, _: &Message) -> AppendResult {
+    fn append(&mut self, _: QueueUid, _: QueuePosition, _: Message) -> AppendResult {
         AppendResult::Durable
     }
     fn forget(&mut self, _: QueueUid, _: QueuePosition, _count: u32) {}

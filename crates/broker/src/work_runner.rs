@@ -36,7 +36,7 @@ impl WorkRunner<'_> {
         let Some(session) = self.control.sessions.close(slot) else { return };
         self.control.data.dispatcher.channels.forget_output(slot);
         if let Some(batch) = session.definition_batch {
-            self.control.send_definitions(None, batch.definitions, fx);
+            self.control.send_definitions(None, batch.definitions, true, fx);
         }
         let deferred = &mut self.control.sessions.deferred;
         let key = session.deferred.unwrap_or_else(|| deferred.open(None));
@@ -63,7 +63,7 @@ impl WorkRunner<'_> {
     ) {
         let Some((key, batch)) = self.control.sessions.detach_channel(slot, number) else { return };
         if let Some(batch) = batch {
-            self.control.send_definitions(None, batch.definitions, fx);
+            self.control.send_definitions(None, batch.definitions, true, fx);
         }
         self.control.data.dispatcher.channels.close(key);
         self.control.sessions.defer(slot, DeferredWork::CloseChannel { channel: key, outcome });

@@ -250,7 +250,8 @@ settings! {
             words: &["always", "never"], least_us: STORE_SYNC_US_LEAST, most_us: STORE_SYNC_US_MOST
         };
         /// How long messages that a confirm waits for are held back, so that one write has more of them. Nothing is lost by it:
-        /// confirms come later by as much, and the disk has fewer writes. 0: they are written as soon as the write before is done.
+        /// confirms come later by as much, and the disk has fewer writes. 0: they are written as soon as the write before is done,
+        /// or while publishers send as many again as were confirmed, up to as long after it as it took.
         store_group_us: u64 = "0", SettingKind::Number { unit: "microseconds", least: 0, most: STORE_GROUP_US_MAX };
         /// Bytes of the files that messages are written to. They are written through once, and used again and again.
         segment_bytes: u64 = "67108864", SettingKind::Bytes { least: SEGMENT_BYTES_LEAST, most: SEGMENT_BYTES_MOST };

@@ -416,7 +416,7 @@ impl Effects for ShardEffects {
         })
     }
 
-    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
         match &mut self.store {
             Some(store) => store.append(queue, position, message),
             None => AppendResult::Durable,

@@ -144,12 +144,12 @@ impl MessageStore {
         self.log.set_scrub(Some(options));
     }
 
-    pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+    pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
         if self.unclaimed_uids.contains(&queue.number()) {
             self.awaits_claim = true;
             self.log.hold_writes(true);
         }
-        let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message.clone()));
+        let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message));
         self.result(ticket.0)
     }
 

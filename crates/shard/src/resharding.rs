@@ -117,7 +117,7 @@ impl RecoverySink for LogCopy<'_> {
     fn restore(&mut self, queue: store::QueueUid, position: Position, message: Message, found: FoundMessage) {
         let (Some(uid), Some(home)) = (queue_of(queue), self.to.home(queue)) else { return };
         let (store, position) = (&mut self.to.stores[home], QueuePosition(position.0));
-        if let AppendResult::Pending(ticket) = store.append(uid, position, &message) {
+        if let AppendResult::Pending(ticket) = store.append(uid, position, message) {
             store.await_durable(ticket);
         }
         if found.was_delivered {

@@ -73,6 +73,19 @@ pub const LAZY_WRITE_US: u64 = 10_000;
 /// Bytes of unwritten messages from which on they are written although nobody waits for them.
 pub const LAZY_WRITE_BYTES: usize = 256 << 10;
 
+/// Entries that a group made durable, from which on the next one may be held back: below, what a write costs is no burden, and who
+/// waits for a few confirms waits for nothing else.
+pub const HELD_ENTRIES_MIN: u64 = 64;
+
+/// The share of what a group made durable that the next one is held back for. The rest comes while it is written.
+pub const HOLD_SHARE: (u64, u64) = (3, 4);
+
+/// How many groups are remembered whose publishers appended as much again in time.
+pub const HOLD_SCORE_MAX: u8 = 16;
+
+/// What one whose publishers did not takes off. Groups are held back from the same score on.
+pub const HOLD_MISS_COST: u8 = 4;
+
 /// Bytes of unwritten messages from which on publishers are not read.
 pub const PENDING_BYTES_MAX: usize = 8 << 20;
 

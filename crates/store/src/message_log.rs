@@ -12,6 +12,7 @@ mod encode;
 mod fetch;
 mod fetcher;
 mod fetching;
+mod group_hold;
 mod mover;
 mod pending;
 mod pieces;
@@ -37,6 +38,7 @@ use encode::Settlements;
 pub use fetch::{FetchId, Fetched, FetchedMessage};
 use fetcher::Fetcher;
 pub use fetching::LogShare;
+use group_hold::GroupHold;
 use mover::{MovedCounts, Mover};
 use pending::{Entry, PendingList};
 use queues::{PendingRun, QueueTable};
@@ -143,6 +145,7 @@ pub struct MessageLog<M> {
     clocks: Clocks,
     /// How long a group waits for more, although somebody waits for it.
     group_delay_us: u64,
+    hold: GroupHold,
     event: Option<MessageLogEvent>,
     is_held: bool,
     has_failed: bool,
@@ -190,6 +193,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             group_delay_us: 0,
+            hold: GroupHold::default(),
             event: None,
             is_held: false,
             has_failed: false,
@@ -238,14 +242,14 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         let is_commit = self.open_commit.is_some();
         let settled_behind = self.list.last();
         let mut written = level.live.range_within(first.0, end);
-        let list = &mut self.list;
+        let (list, tickets) = (&mut self.list, &mut self.tickets);
         level.pending_within(first.0, end, first_unbegun, |run| {
             if is_commit {
                 // It may turn out not to count: what it settles is written.
                 let (from, to) = written.unwrap_or((run.first, 0));
                 written = Some((from.min(run.first), to.max(run.first + run.count)));
             } else {
-                take_unwritten(list, run, settled_behind);
+                take_unwritten(list, tickets, run, settled_behind);
             }
         });
         while let Some((&returned, _)) = level.returned.range(first.0..end).next() {
@@ -301,9 +305,11 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         let first_unbegun = self.list.first_unbegun();
         let settled_behind = self.list.last();
         let entry = self.list.push(Entry::Dropped { queue });
-        let Self { queues, list, segments, .. } = self;
+        let Self { queues, list, tickets, segments, .. } = self;
         for level in &mut queues.get(queue).levels {
-            level.pending_within(0, u64::MAX, first_unbegun, |run| take_unwritten(list, run, settled_behind));
+            level.pending_within(0, u64::MAX, first_unbegun, |run| {
+                take_unwritten(list, tickets, run, settled_behind);
+            });
             let change = level.live.remove(0, u64::MAX, |run| segments.settle(&run, entry));
             segments.count_runs(change);
         }
@@ -348,6 +354,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         };
         if let Request::Write { segment, block, group } = &request {
             self.segments.place(segment.number, *block, group.blocks());
+            self.hold.on_write(now_us, self.list.last());
         }
         Some(request)
     }
@@ -367,7 +374,12 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             self.fetcher.on_written();
         }
         match self.writer.complete(completion, now_us)? {
-            LogEvent::Durable(_) => self.tickets.complete().map(MessageLogEvent::Durable),
+            LogEvent::Durable(_) => {
+                let told = self.tickets.told();
+                let durable = self.tickets.complete();
+                self.hold.on_durable(now_us, self.tickets.told() - told, self.list.last());
+                durable.map(MessageLogEvent::Durable)
+            }
             LogEvent::NoSpace(_) => Some(MessageLogEvent::NoSpace),
             LogEvent::Space => Some(MessageLogEvent::Space),
             LogEvent::NoFooter(error) => Some(MessageLogEvent::NoFooter(error)),
@@ -407,7 +419,8 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// When what somebody waits for has been held back long enough.
     fn awaited_us(&self) -> Option<u64> {
         let (since_us, _) = self.clocks.list.filter(|_| self.tickets.is_awaited())?;
-        Some(since_us + self.group_delay_us)
+        let held_us = self.hold.until_us(self.list.last()).unwrap_or(0);
+        Some(held_us.max(since_us + self.group_delay_us))
     }
 
     /// Whether so much is unwritten that publishers should not be read.
@@ -475,14 +488,14 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 
     /// Takes messages off the front of the list that were settled before they were written.
     fn pass_over_unwritten(&mut self) {
-        if !matches!(self.list.front(), Some(Entry::Unwritten { .. })) {
-            return;
-        }
         while let Some(&Entry::Unwritten { settled_behind }) = self.list.front() {
             self.list.pop();
             self.tickets.pass_over(settled_behind);
         }
-        self.complete_tickets();
+        // Those among them that were the first of the list have left it when they were settled.
+        if self.tickets.has_passed() {
+            self.complete_tickets();
+        }
     }
 
     /// Retires the oldest segments if nothing of them is alive, and begins to move one where too much is dead. All that is in
@@ -540,10 +553,27 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 
 /// Messages are settled before they are written.
 #[inline]
-fn take_unwritten<M: LoggedMessage>(list: &mut PendingList<M>, run: PendingRun, settled_behind: u64) {
+fn take_unwritten<M: LoggedMessage>(
+    list: &mut PendingList<M>,
+    tickets: &mut Tickets,
+    run: PendingRun,
+    settled_behind: u64,
+) {
     for entry in run.entry..run.entry + run.count {
-        if let Some(message) = list.take_unwritten(entry, settled_behind) {
-            list.subtract(message.bytes());
+        if entry != list.first() {
+            if let Some(message) = list.take_unwritten(entry, settled_behind) {
+                list.subtract(message.bytes());
+            }
+            continue;
+        }
+        // Nothing before it waits to be written.
+        match list.pop() {
+            Some(Entry::Message { message, .. }) => {
+                list.subtract(message.bytes());
+                tickets.pass_over(settled_behind);
+            }
+            Some(Entry::Unwritten { settled_behind }) => tickets.pass_over(settled_behind),
+            _ => unreachable!("the entry of a message"),
         }
     }
 }

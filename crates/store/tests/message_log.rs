@@ -344,3 +344,46 @@ fn what_is_written_is_counted_and_what_is_settled_before_is_not() {
     assert_eq!((metrics.groups_written, metrics.marks_written), (1, 1));
     assert_eq!((metrics.messages_moved, metrics.bytes_moved), (0, 0));
 }
+
+/// A publisher with so many messages in flight, to whom it takes `answer_us` to send as many as were confirmed. A write takes 100 us.
+/// Returns how many messages a group has.
+fn messages_a_group(in_flight: u64, answer_us: u64) -> u64 {
+    const WRITE_US: u64 = 100;
+    const GROUPS: u64 = 60;
+    let mut log = Log::new();
+    let (mut now_us, mut published, mut confirmed) = (0, 0, 0);
+    let mut wanted_at = vec![(now_us, in_flight / 2), (now_us + WRITE_US / 2, in_flight - in_flight / 2)];
+    let mut written_at = None;
+    while (log.written.len() as u64) < GROUPS {
+        now_us += 10;
+        if written_at.is_some_and(|at_us| at_us <= now_us) {
+            written_at = None;
+            log.complete(now_us);
+            let durable = log.durable.map_or(0, |ticket| ticket.0);
+            wanted_at.push((now_us + answer_us, durable - confirmed));
+            confirmed = durable;
+        }
+        for (_, count) in wanted_at.extract_if(.., |(at_us, _)| *at_us <= now_us) {
+            for _ in 0..count {
+                published += 1;
+                let ticket = log.append(QUEUE, published, 64);
+                log.log.await_durable(ticket);
+            }
+        }
+        log.poll(now_us);
+        if log.writing.is_some() && written_at.is_none() {
+            written_at = Some(now_us + WRITE_US);
+        }
+    }
+    // The last one is being written.
+    confirmed / (GROUPS - 1)
+}
+
+#[test]
+fn groups_wait_for_publishers_that_were_confirmed_and_are_about_to_send_as_much_again() {
+    let all = messages_a_group(1_000, 50);
+    assert!(all > 850, "nearly all that is in flight is one group: {all}");
+    let slow = messages_a_group(1_000, 400);
+    assert!(slow < 600, "nobody waits longer than a write takes: {slow}");
+    assert_eq!(messages_a_group(2, 50), 1, "few confirms are not held back");
+}

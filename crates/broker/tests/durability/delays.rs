@@ -108,7 +108,7 @@ fn delayed_messages_are_restored_to_their_times() {
         assert_eq!(is_there, [true, false][..shards.into()], "one shard has them");
         let (broker, recorder) = &mut world.shards[0];
         for (_, position, message) in &kept {
-            recorder.store.append(uid, *position, message);
+            recorder.store.append(uid, *position, message.clone());
             assert!(broker.restore_message(uid, *position, message.clone(), false, 0, recorder));
         }
         broker.finish_restore(uid, &[QueuePosition(2)], recorder);

@@ -76,6 +76,25 @@ fn what_was_handed_out_is_marked_and_forgotten_once_it_is_acknowledged() {
 }
 
 #[test]
+fn what_one_acknowledgement_settles_is_forgotten_in_runs() {
+    let (mut world, owner, client) = world_with(1, &Table::new());
+    declare_durable(&mut world, owner, "other", &Table::new());
+    consume(&mut world, client, "q", "c", false);
+    consume(&mut world, client, "other", "d", false);
+    for (queue, body) in [("q", "a"), ("q", "b"), ("other", "c"), ("q", "d"), ("q", "e"), ("q", "f")] {
+        publish(&mut world, owner, queue, body);
+    }
+    world.publish(owner, "", "q", "transient");
+    publish(&mut world, owner, "q", "g");
+    world.stored(0);
+    ack(&mut world, client, 5, true);
+    assert_eq!(world.stored(0), "forget 1@0+2 | forget 2@0+1 | forget 1@2+2");
+    ack(&mut world, client, 0, true);
+    assert_eq!(world.stored(0), "forget 1@4+1 | forget 1@6+1");
+    assert_eq!(world.live(0), "");
+}
+
+#[test]
 fn the_store_is_not_told_of_transient_messages() {
     let (mut world, owner, client) = world_with(1, &Table::new().with("x-max-length", Value::I32(2)).expect("short"));
     consume(&mut world, client, "q", "c", false);

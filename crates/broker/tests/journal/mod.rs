@@ -1,6 +1,7 @@
 //! The journal of definitions: what is to survive a restart is answered once it is durable, in the order of the requests.
 
 use super::*;
+use broker::limits::{DEFINITIONS_PER_BATCH_MAX, DEFINITIONS_UNDURABLE_MAX};
 
 /// Worlds whose definitions are journaled: with one shard, and with connections of shard 0 and of another one.
 fn journaled() -> impl Iterator<Item = (BrokerWorld, WorldConnection, WorldConnection)> {
@@ -83,30 +84,70 @@ fn a_deletion_is_answered_once_it_is_durable() {
     }
 }
 
+/// Declares queues whose client awaits no reply, in one run.
+fn declare_run(world: &mut BrokerWorld, client: WorldConnection, queues: &[(String, bool)]) {
+    let (broker, recorder) = &mut world.shards[client.0];
+    for (at, (name, durable)) in queues.iter().enumerate() {
+        let read = broker.command(client.1, ChannelNumber(1), queue(name, *durable, true).into(), recorder);
+        let is_full = at + 1 == DEFINITIONS_PER_BATCH_MAX;
+        assert_eq!(read, Ok(if is_full { ReadControl::Pause } else { ReadControl::Batch }));
+    }
+    broker.flush_definitions(client.1, recorder);
+    world.exchange_batches();
+}
+
 #[test]
-fn declarations_without_a_reply_share_one_wait() {
+fn declarations_without_a_reply_become_durable_while_their_client_goes_on_and_a_reply_behind_them_waits() {
     for (mut world, one, _) in journaled() {
         world.command(one, queue("first", true, false));
         world.report_definitions(1);
         world.exchange_batches();
         assert_eq!(world.sent(one), "declare-ok first 0/0");
-        let (a, b, c) = (queue("a", true, true), queue("b", true, true), queue("c", true, true));
-        for declare in [a, b, c] {
-            let (broker, recorder) = &mut world.shards[one.0];
-            let read = broker.command(one.1, ChannelNumber(1), declare.into(), recorder);
-            assert_eq!(read, Ok(ReadControl::Batch));
-        }
-        let (broker, recorder) = &mut world.shards[one.0];
-        broker.flush_definitions(one.1, recorder);
-        world.exchange_batches();
-        assert!(!world.shards[one.0].0.may_read(one.1), "the connection waits for all of them");
+        declare_run(&mut world, one, &["a", "b", "c"].map(|name| (name.to_owned(), true)));
+        assert!(world.shards[one.0].0.may_read(one.1), "nobody waits for them");
+        world.command(one, queue("a", true, false));
         world.report_definitions(3);
         world.exchange_batches();
-        assert!(!world.shards[one.0].0.may_read(one.1), "the last one is not durable");
+        assert_eq!(world.sent(one), "", "the last one is not durable");
         world.report_definitions(4);
         world.exchange_batches();
-        assert!(world.shards[one.0].0.may_read(one.1));
+        assert_eq!(world.sent(one), "declare-ok a 0/0");
     }
+}
+
+#[test]
+fn a_refusal_in_a_run_waits_for_what_is_before_it() {
+    for (mut world, one, _) in journaled() {
+        world.command(one, queue("first", true, false));
+        world.report_definitions(1);
+        world.exchange_batches();
+        world.sent(one);
+        declare_run(&mut world, one, &[("a".to_owned(), true), ("a".to_owned(), false)]);
+        assert_eq!((world.sent(one).as_str(), world.shards[one.0].0.may_read(one.1)), ("", false));
+        world.report_definitions(2);
+        world.exchange_batches();
+        assert!(world.sent(one).starts_with("refused PRECONDITION_FAILED - inequivalent arg 'durable'"));
+    }
+}
+
+#[test]
+fn a_client_that_awaits_no_reply_is_not_read_while_too_much_is_not_durable() {
+    let runs = DEFINITIONS_UNDURABLE_MAX / DEFINITIONS_PER_BATCH_MAX as u64;
+    let mut world = BrokerWorld::new(1, LIMIT);
+    world.shards[0].1.journal = Some(0);
+    let client = world.connect(0, 1);
+    world.command(client, queue("first", true, false));
+    world.report_definitions(1);
+    for run in 0..=runs {
+        assert!(world.shards[0].0.may_read(client.1), "run {run}");
+        let names = (0..DEFINITIONS_PER_BATCH_MAX).map(|at| (format!("{run}-{at}"), true));
+        declare_run(&mut world, client, &names.collect::<Vec<_>>());
+    }
+    assert!(!world.shards[0].0.may_read(client.1));
+    world.report_definitions(DEFINITIONS_PER_BATCH_MAX as u64);
+    assert!(!world.shards[0].0.may_read(client.1));
+    world.report_definitions(1 + DEFINITIONS_PER_BATCH_MAX as u64);
+    assert!(world.shards[0].0.may_read(client.1));
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Effects for EffectRecorder {
         self.requests.push(request);
         Ok(())
     }
-    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
         self.store.append(queue, position, message)
     }
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {

@@ -64,12 +64,12 @@ impl RecordedStore {
         AppendResult::Pending(self.ticket)
     }
 
-    pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+    pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
         if !self.is_on {
             return AppendResult::Durable;
         }
-        self.told.push(format!("append {}={}", place(queue, position), body(message)));
-        let live = LiveMessage { message: message.clone(), was_delivered: false, times_returned: 0 };
+        self.told.push(format!("append {}={}", place(queue, position), body(&message)));
+        let live = LiveMessage { message, was_delivered: false, times_returned: 0 };
         let earlier = self.live.insert((queue, position), live);
         assert!(earlier.is_none(), "a position has one message");
         // The messages of a commit are durable with its end.

@@ -78,7 +78,7 @@ impl PagingStore {
     fn append(&mut self, queue: QueueUid, positions: Range<u64>) {
         for position in positions {
             let message = self.message(position);
-            self.store.append(queue, QueuePosition(position), &message);
+            self.store.append(queue, QueuePosition(position), message);
         }
     }
 

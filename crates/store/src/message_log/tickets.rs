@@ -47,13 +47,24 @@ impl Tickets {
         ticket.0 <= self.told
     }
 
+    /// The last one that was told to be durable.
+    pub fn told(&self) -> u64 {
+        self.told
+    }
+
     /// The next entry is in a group.
     #[inline]
     pub fn encode(&mut self) {
         self.encoded += 1;
     }
 
+    /// Whether entries that need not be written have been passed over since the last group was durable.
+    pub fn has_passed(&self) -> bool {
+        self.encoded > self.durable
+    }
+
     /// The next entry was settled before it was written.
+    #[inline]
     pub fn pass_over(&mut self, settled_behind: u64) {
         self.encoded += 1;
         let is_later = self.unwritten.back().is_none_or(|last| last.settled_behind < settled_behind);

@@ -1,0 +1,38 @@
+//! Messages in the store of one queue that follow one another: what an acknowledgement settles is forgotten at once.
+//!
+//! Enters: positions, one after another.  Leaves: runs, to be forgotten.
+
+use crate::effects::Effects;
+use crate::ids::StoredPosition;
+
+/// A run of messages in the store that is not forgotten yet. [`SettledRun::forget`] ends it.
+#[derive(Default)]
+pub(crate) struct SettledRun {
+    run: Option<(StoredPosition, u32)>,
+}
+
+impl SettledRun {
+    /// A queue is done with a message: it joins the run, or begins the next.
+    #[inline]
+    pub fn push<E: Effects>(&mut self, stored: StoredPosition, fx: &mut E) {
+        match &mut self.run {
+            Some((first, count))
+                if first.uid == stored.uid && first.position.0 + u64::from(*count) == stored.position.0 =>
+            {
+                *count += 1;
+            }
+            _ => {
+                self.forget(fx);
+                self.run = Some((stored, 1));
+            }
+        }
+    }
+
+    /// Has the store forget the run.
+    #[inline]
+    pub fn forget<E: Effects>(&mut self, fx: &mut E) {
+        if let Some((StoredPosition { uid, position }, count)) = self.run.take() {
+            fx.forget(uid, position, count);
+        }
+    }
+}
