@@ -90,7 +90,7 @@ fn letters_of_letters(attacker: &mut Attacker, queues: usize) {
 fn one_message_that_becomes_millions_of_dead_letters() {
     beside("letters of letters", |broker| {
         let mut attacker = connect(broker);
-        letters_of_letters(&mut attacker, size(8, 10));
+        letters_of_letters(&mut attacker, size(7, 10));
         carry_out(&mut attacker, []);
     });
 }
