@@ -5,7 +5,8 @@
 //! counted (`crates/broker/tests/turns`). Here everybody is answered in the end, and a broker under attack stops when it is told.
 //!
 //! `HARRIER_BIN` names another program to attack, `HARRIER_ATTACKS=full` makes the attacks as large as they were when they held
-//! a broker for seconds.
+//! a broker for seconds. With `HARRIER_ATTACKS_STORE=1` the brokers have a store, and what attackers declare and publish is durable; a
+//! debug build takes minutes for that.
 
 #[path = "memory/attacker.rs"]
 #[expect(dead_code, reason = "shared with the tests of memory")]
@@ -24,6 +25,11 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// More than any attack here takes, so that no alarm stops one.
 const LIMIT_MIB: u64 = 1_024;
+
+/// Whether the brokers have a store, and what attackers make is durable.
+fn has_store() -> bool {
+    std::env::var_os("HARRIER_ATTACKS_STORE").is_some()
+}
 
 /// The size of an attack: small for every day, or as it was found.
 fn size(small: usize, full: usize) -> usize {

@@ -96,6 +96,11 @@ impl Connections {
         self.get_mut(slot).map(|connection| connection.is_queued = false).is_some()
     }
 
+    /// These turns have not begun: they are the first of the next ones.
+    pub fn postpone_turns(&mut self, turns: &[ConnectionSlot]) {
+        self.ready.splice(0..0, turns.iter().copied());
+    }
+
     /// Gives the list of turns back, for its capacity.
     pub fn finish_turns(&mut self, mut turns: Vec<ConnectionSlot>) {
         turns.clear();

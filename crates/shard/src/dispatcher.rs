@@ -55,7 +55,11 @@ impl Dispatcher {
             return;
         }
         let turns = self.sessions.connections.start_turns();
-        for &slot in &turns {
+        for (at, &slot) in turns.iter().enumerate() {
+            if self.sessions.effects.is_congested() {
+                self.sessions.connections.postpone_turns(&turns[at..]);
+                break;
+            }
             if self.sessions.connections.start_turn(slot) {
                 self.serve(slot, now);
                 self.sessions.check_memory_growth(now);

@@ -66,6 +66,7 @@ mod push_probe;
 mod push_setup;
 mod rdma_options;
 mod rdma_ports;
+mod read_order;
 mod receive_buffer;
 mod resharding;
 mod route_counts;

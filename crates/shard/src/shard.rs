@@ -18,6 +18,7 @@ use crate::message_recovery::LogSource;
 use crate::message_store::MessageStore;
 use crate::password_verifier::PasswordVerifier;
 use crate::publisher_throttle::PublisherThrottle;
+use crate::read_order::{ReadOrder, WorkSource};
 use crate::sessions::Sessions;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
@@ -42,6 +43,7 @@ pub enum TickOutcome {
 pub struct Shard {
     pub(crate) dispatcher: Dispatcher,
     throttle: PublisherThrottle,
+    read_order: ReadOrder,
 }
 
 impl Shard {
@@ -54,7 +56,11 @@ impl Shard {
             broker.catalog_mut().set_definition_share(share);
         }
         let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared, memory };
-        Shard { dispatcher: Dispatcher::new(sessions), throttle: PublisherThrottle::default() }
+        Shard {
+            dispatcher: Dispatcher::new(sessions),
+            throttle: PublisherThrottle::default(),
+            read_order: ReadOrder::default(),
+        }
     }
 
     /// Makes definitions durable, on shard 0. Its catalog must hold what was recovered, and no client be connected.
@@ -117,14 +123,23 @@ impl Shard {
         if self.dispatcher.sessions.shared.disk_failure().is_some() {
             self.dispatcher.drain(now);
         }
-        self.receive_mailbox(now);
+        let has_capacity = !self.dispatcher.sessions.effects.is_disk_congested();
+        let first = self.read_order.first(|source| self.has_work(source));
+        if first == WorkSource::Mail {
+            self.receive_mailbox(now);
+        }
         self.dispatcher.finish_verifications(now);
         self.dispatcher.review_access(now);
         self.resume_throttled(now);
         self.dispatcher.run_link_timers(now);
-        self.dispatcher.serve_ready(now);
+        if first <= WorkSource::Connections {
+            self.dispatcher.serve_ready(now);
+        }
         self.run_queue_timers();
         self.run_deferred_work(now);
+        if has_capacity {
+            self.end_reading(first);
+        }
         self.dispatcher.propagate_bindings(now);
         self.dispatcher.sessions.poll_journal(now);
         self.dispatcher.run_deferred(now);
@@ -142,8 +157,27 @@ impl Shard {
         broker.set_now(options.time_us(now));
     }
 
+    /// Whether there is something to read there; of mail it is not asked.
+    fn has_work(&self, source: WorkSource) -> bool {
+        let Sessions { connections, broker, .. } = &self.dispatcher.sessions;
+        match source {
+            WorkSource::Mail => true,
+            WorkSource::Connections => connections.has_ready(),
+            WorkSource::Deferred => broker.has_deferred(),
+        }
+    }
+
+    /// A tick has read what there was room for.
+    fn end_reading(&mut self, first: WorkSource) {
+        let is_congested = self.dispatcher.sessions.effects.is_disk_congested();
+        let mut order = std::mem::take(&mut self.read_order);
+        order.end_tick(first, is_congested, |source| self.has_work(source));
+        self.read_order = order;
+    }
+
     fn receive_mailbox(&mut self, now: Instant) {
-        for from in self.dispatcher.sessions.effects.mailbox.shards() {
+        let mut left_out = None;
+        for from in self.read_order.senders(self.dispatcher.sessions.effects.mailbox.shards().count()) {
             self.dispatcher.sessions.broker.start_turn();
             for received in 0..MAILBOX_BATCHES_PER_TICK {
                 let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
@@ -151,6 +185,8 @@ impl Shard {
                 if broker.is_turn_over() || broker.holds_back(from) || effects.is_disk_congested() {
                     if received > 0 {
                         effects.mailbox.notify_space(from);
+                    } else if effects.is_disk_congested() {
+                        left_out = left_out.or(Some(from));
                     }
                     break;
                 }
@@ -171,6 +207,9 @@ impl Shard {
                 self.dispatcher.sessions.check_memory_growth(now);
                 self.dispatcher.sessions.effects.mailbox.send(false);
             }
+        }
+        if let Some(sender) = left_out {
+            self.read_order.leave_out(sender);
         }
     }
 

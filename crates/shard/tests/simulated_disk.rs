@@ -177,9 +177,16 @@ impl World {
 
     /// An exchange with a client; then 100 microseconds have passed.
     fn exchange(&mut self, client: &mut StoredClient) {
+        self.exchange_all([client]);
+    }
+
+    /// The same with several clients: what they send is there before the shard's tick.
+    fn exchange_all<const CLIENTS: usize>(&mut self, mut clients: [&mut StoredClient; CLIENTS]) {
         self.now += Duration::from_micros(100);
         self.disk.lock().expect("nobody panics with it").set_now((self.now - self.began).as_micros() as u64);
-        client.exchange(&mut self.shard, self.now);
+        clients.iter_mut().for_each(|client| client.send(&mut self.shard));
+        self.shard.tick(self.now);
+        clients.iter_mut().for_each(|client| client.read());
     }
 
     fn until(&mut self, client: &mut StoredClient, what: &str, is_so: impl Fn(&StoredClient) -> bool) {
@@ -193,8 +200,13 @@ impl World {
     }
 
     fn connect(&mut self) -> StoredClient {
+        self.connect_over(1 << 20)
+    }
+
+    /// Connects over a connection that takes so many bytes that nobody has read.
+    fn connect_over(&mut self, window_bytes: usize) -> StoredClient {
         self.shared.assign_connection().expect("there is room");
-        let mut client = StoredClient::connect(&mut self.shard, self.now);
+        let mut client = StoredClient::connect(&mut self.shard, window_bytes, self.now);
         self.until(&mut client, "a channel", StoredClient::is_open);
         client
     }
@@ -378,6 +390,32 @@ fn with_too_little_free_space_publishers_are_blocked_before_it_runs_out() {
     assert_eq!(publisher.confirmed, 2, "there is space for what was published");
     world.disk.lock().expect("nobody panics with it").set_capacity(100 * SEGMENT_BYTES);
     world.until(&mut publisher, "space", |client| client.blocked.is_none());
+}
+
+#[test]
+fn who_publishes_faster_than_the_disk_writes_takes_nobody_s_turn() {
+    /// More than one turn reads.
+    const WINDOW_BYTES: usize = 4 << 20;
+    let mut world = World::start(surviving_disk(6), OPTIONS);
+    let (mut flood, mut other) = (world.connect_over(WINDOW_BYTES), world.connect());
+    let (mut number, mut congested) = (0, 0);
+    for answered in 0..40 {
+        other.get("q", true);
+        let mut exchanges = 0;
+        while other.got.len() == answered && !std::mem::take(&mut other.found_none) {
+            while flood.has_sent_all() {
+                (0..100).for_each(|_| flood.publish("q", number, 60_000));
+                number += 100;
+                flood.send(&mut world.shard);
+            }
+            world.exchange_all([&mut flood, &mut other]);
+            exchanges += 1;
+            assert!(exchanges < 100, "no answer while the disk is behind, after {answered}");
+        }
+        other.got.resize(answered + 1, (0, false));
+        congested += usize::from(exchanges > 1);
+    }
+    println!("{congested} answers waited for the disk, {number} messages");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use super::attacker::{Attacker, announce, announce_to, body, method_frame, open_channel, short};
 use super::broker::LimitedBroker;
 use super::bystander::Bystander;
+use super::times;
 use wire::method::{basic, confirm, exchange, queue};
 use wire::{Properties, ShortStr, Table, TableRef, Value};
 
@@ -95,11 +96,11 @@ fn a_publisher_that_comes_again_gets_no_large_message_in() {
 #[test]
 fn first_messages_of_many_connections_end_at_the_limit() {
     let attack = "first messages of many connections";
-    let broker = LimitedBroker::start("first", 64);
+    let broker = LimitedBroker::start("first", times(64));
     let mut bystander = Bystander::new(&broker);
     let mut attackers = fill_memory(&broker, |queue| message(queue, 1 << 20));
     let message = message(HEAP, 30_000);
-    attackers.extend((0..700).map(|_| {
+    attackers.extend((0..times(700)).map(|_| {
         let mut attacker = publisher(&broker, HEAP);
         attacker.send(&message).expect("sent");
         attacker.await_any(&["basic.ack", "connection.blocked"]);
@@ -114,7 +115,7 @@ fn first_messages_of_many_connections_end_at_the_limit() {
 #[test]
 fn small_messages_that_nobody_consumes_are_held_at_the_limit() {
     let attack = "small messages that nobody consumes";
-    let broker = LimitedBroker::start("small", 64);
+    let broker = LimitedBroker::start("small", times(64));
     let mut bystander = Bystander::new(&broker);
     let attackers = fill_memory(&broker, |queue| message(queue, 10).repeat(500));
     broker.has_kept_its_limit(attack);
@@ -126,7 +127,7 @@ fn small_messages_that_nobody_consumes_are_held_at_the_limit() {
 #[test]
 fn delayed_messages_are_counted_whole() {
     let attack = "delayed messages";
-    let broker = LimitedBroker::start("delayed", 64);
+    let broker = LimitedBroker::start("delayed", times(64));
     let mut attacker = publisher(&broker, HEAP);
     let arguments = Table::new().with("x-delayed-type", Value::text("fanout")).expect("short").to_bytes();
     let declare = exchange::Declare {
@@ -152,10 +153,10 @@ fn delayed_messages_are_counted_whole() {
 #[test]
 fn consumers_that_do_not_read_hold_a_little_each() {
     let attack = "consumers that do not read";
-    let broker = LimitedBroker::start("outputs", 64);
+    let broker = LimitedBroker::start("outputs", times(64));
     let mut bystander = Bystander::new(&broker);
     let mut attacker = publisher(&broker, HEAP);
-    let consumers: Vec<_> = (0..200)
+    let consumers: Vec<_> = (0..times(200))
         .map(|number| {
             let name = format!("{HEAP}.{number}");
             let mut consumer = Attacker::connect(&broker, "guest");
@@ -188,6 +189,6 @@ fn consumers_that_do_not_read_hold_a_little_each() {
     broker.has_kept_its_limit(attack);
     consumers.into_iter().for_each(Attacker::end);
     attacker.end();
-    (0..200).for_each(|number| bystander.delete(&format!("{HEAP}.{number}")));
+    (0..times(200)).for_each(|number| bystander.delete(&format!("{HEAP}.{number}")));
     bystander.exchange(attack);
 }

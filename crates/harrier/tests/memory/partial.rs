@@ -3,6 +3,7 @@
 use super::attacker::{Attacker, announce, body, method_frame, open_channel};
 use super::broker::{LimitedBroker, USELESS};
 use super::bystander::{Bystander, QUEUE};
+use super::times;
 use wire::frame::FRAME_METHOD;
 use wire::method::basic;
 
@@ -40,12 +41,12 @@ fn announced_bodies_hold_nobody() {
 #[test]
 fn half_frames_hold_nobody() {
     let attack = "half frames";
-    let broker = LimitedBroker::start("frames", 64);
+    let broker = LimitedBroker::start("frames", times(64));
     let bystander = Bystander::new(&broker);
     let mut half = vec![FRAME_METHOD, 0, 1];
     half.extend(131_000_u32.to_be_bytes());
     half.resize(120_000, 0);
-    let attackers: Vec<_> = (0..800)
+    let attackers: Vec<_> = (0..times(800))
         .map(|_| {
             let mut attacker = Attacker::connect(&broker, "guest");
             attacker.send(&[open_channel(1), half.clone()].concat()).expect("sent");
@@ -58,11 +59,11 @@ fn half_frames_hold_nobody() {
 #[test]
 fn half_messages_hold_nobody() {
     let attack = "half messages";
-    let broker = LimitedBroker::start("bodies", 64);
+    let broker = LimitedBroker::start("bodies", times(64));
     let bystander = Bystander::new(&broker);
     let mut half = [open_channel(1), announce(1, QUEUE, 100 << 20)].concat();
     half.extend((0..64).flat_map(|_| body(1, &[7; 65_536])));
-    let attackers: Vec<_> = (0..30)
+    let attackers: Vec<_> = (0..times(30))
         .map(|_| {
             let attacker = Attacker::connect(&broker, "guest");
             attacker.send_in_background(half.clone());

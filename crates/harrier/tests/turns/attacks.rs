@@ -2,9 +2,9 @@
 
 use crate::attacker::{Attacker, announce_to, body, method_frame, open_channel, short};
 use crate::broker::{CONFIGURATION, LimitedBroker};
-use crate::size;
-use crate::waits::beside;
-use wire::method::{basic, exchange, queue};
+use crate::waits::{beside, beside_on};
+use crate::{has_store, size};
+use wire::method::{basic, channel, exchange, queue};
 use wire::{DeliveryTag, List, Properties, Table, TableRef, Value};
 
 /// Logged in, with channel 1 open.
@@ -17,13 +17,13 @@ fn connect(broker: &LimitedBroker) -> Attacker {
 
 fn declare(name: &str, arguments: &Table) -> Vec<u8> {
     let bytes = arguments.to_bytes();
-    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, true);
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, has_store(), false, false, true);
     let (queue, arguments) = (short(name), TableRef::new(&bytes));
     method_frame(1, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments }.into())
 }
 
 fn declare_exchange(name: &str, kind: &str) -> Vec<u8> {
-    let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+    let (passive, durable, auto_delete, internal, no_wait) = (false, has_store(), false, false, true);
     let (exchange, kind, arguments) = (short(name), short(kind), TableRef::EMPTY);
     let declare = exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
     method_frame(1, declare.into())
@@ -45,6 +45,16 @@ fn consume(queue: &str, tag: &str, no_ack: bool) -> Vec<u8> {
 
 fn publish(exchange: &str, key: &str, properties: &[u8]) -> Vec<u8> {
     [announce_to(1, (exchange, key), properties, 1), body(1, b"m")].concat()
+}
+
+/// These properties, of a persistent message if the broker has a store.
+fn properties(properties: Properties) -> Vec<u8> {
+    Properties { delivery_mode: has_store().then_some(2), ..properties }.to_bytes()
+}
+
+/// The properties of a message without any others.
+fn plain() -> &'static [u8] {
+    if has_store() { &[0x10, 0, 2] } else { &[0, 0] }
 }
 
 /// Sends, and waits until the broker has carried out all of it.
@@ -73,14 +83,14 @@ fn letters_of_letters(attacker: &mut Attacker, queues: usize) {
     let dies = dies_at_once("letters");
     let made = names.iter().flat_map(|name| [declare(name, &dies), bind(name, "letters", "", &Table::new())]);
     carry_out(attacker, made);
-    attacker.send(&publish("letters", "", &[0, 0])).expect("sent");
+    attacker.send(&publish("letters", "", plain())).expect("sent");
 }
 
 #[test]
 fn one_message_that_becomes_millions_of_dead_letters() {
     beside("letters of letters", |broker| {
         let mut attacker = connect(broker);
-        letters_of_letters(&mut attacker, size(8, 10));
+        letters_of_letters(&mut attacker, size(7, 10));
         carry_out(&mut attacker, []);
     });
 }
@@ -105,7 +115,7 @@ fn a_chain_of_queues_without_time() {
             declare(&format!("c{number}"), &table.expect("a short name"))
         };
         carry_out(&mut attacker, (0..queues).map(next));
-        carry_out(&mut attacker, [publish("", "c0", &[0, 0])]);
+        carry_out(&mut attacker, [publish("", "c0", plain())]);
     });
 }
 
@@ -126,6 +136,31 @@ fn a_connection_with_very_many_consumers_is_cut() {
 }
 
 #[test]
+fn consumers_of_one_channel_come_and_go() {
+    beside("consumers that come and go", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare("q", &Table::new())]);
+        let consumers = size(10_000, 40_000);
+        let all = || (0..consumers).map(|number| consume("q", &number.to_string(), true));
+        carry_out(&mut attacker, all());
+        let cancel = |number: usize| {
+            let tag = number.to_string();
+            method_frame(1, basic::Cancel { consumer_tag: short(&tag), no_wait: true }.into())
+        };
+        carry_out(&mut attacker, (0..consumers).map(cancel));
+        // Once more, and they go with their channel.
+        carry_out(&mut attacker, all());
+        let (reply_code, reply_text, class_id, method_id) = (200, short("bye"), 0, 0);
+        let close = channel::Close { reply_code, reply_text, class_id, method_id };
+        attacker.send(&[method_frame(1, close.into()), open_channel(1)].concat()).expect("sent");
+        assert!(attacker.await_method("channel.close-ok") && attacker.await_method("channel.open-ok"));
+        let if_unused = queue::Delete { queue: short("q"), if_unused: true, if_empty: true, no_wait: false };
+        attacker.send(&method_frame(1, if_unused.into())).expect("sent");
+        assert!(attacker.await_method("queue.delete-ok"));
+    });
+}
+
+#[test]
 fn acknowledgements_beside_idle_consumers() {
     beside("idle consumers", |broker| {
         let mut attacker = connect(broker);
@@ -134,10 +169,10 @@ fn acknowledgements_beside_idle_consumers() {
         let none = method_frame(1, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: false }.into());
         carry_out(&mut attacker, [declare("idle", &Table::new()), declare("busy", &Table::new()), one]);
         let idle = (0..consumers)
-            .flat_map(|number| [consume("idle", &number.to_string(), false), publish("", "idle", &[0, 0])]);
+            .flat_map(|number| [consume("idle", &number.to_string(), false), publish("", "idle", plain())]);
         carry_out(&mut attacker, idle);
         carry_out(&mut attacker, [none, consume("busy", "busy", false)]);
-        carry_out(&mut attacker, (0..acks).map(|_| publish("", "busy", &[0, 0])));
+        carry_out(&mut attacker, (0..acks).map(|_| publish("", "busy", plain())));
         let ack = |number: usize| {
             let delivery_tag = DeliveryTag((consumers + 1 + number) as u64);
             method_frame(1, basic::Ack { delivery_tag, multiple: false }.into())
@@ -163,8 +198,8 @@ fn headers_exchanges_with_large_tables() {
         }
         let headers =
             (0..sent).fold(Table::new(), |table, number| table.with(&name(number), Value::Bool(true)).expect("short"));
-        let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
-        carry_out(&mut attacker, [publish("h", "", &properties)]);
+        let with_headers = properties(Properties { headers: Some(headers), ..Properties::default() });
+        carry_out(&mut attacker, [publish("h", "", &with_headers)]);
     });
 }
 
@@ -192,7 +227,7 @@ fn many_publishes_to_many_short_queues() {
             .map(|number| format!("f{number}"))
             .flat_map(|name| [declare(&name, &short_queue), bind(&name, "f", "", &Table::new())]);
         carry_out(&mut attacker, made);
-        carry_out(&mut attacker, (0..publishes).map(|_| publish("f", "", &[0, 0])));
+        carry_out(&mut attacker, (0..publishes).map(|_| publish("f", "", plain())));
     });
 }
 
@@ -217,8 +252,8 @@ fn topic_patterns_and_hundreds_of_keys() {
             list.push(Value::text(&format!("{}{number}", "a.".repeat(100))));
         }
         let headers = Table::new().with("CC", Value::List(list)).expect("short");
-        let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
-        carry_out(&mut attacker, [publish("t", "a", &properties)]);
+        let with_headers = properties(Properties { headers: Some(headers), ..Properties::default() });
+        carry_out(&mut attacker, [publish("t", "a", &with_headers)]);
     });
 }
 
@@ -245,7 +280,7 @@ fn very_many_unsettled_deliveries_return() {
         carry_out(&mut attacker, [declare("q", &Table::new())]);
         for first in (0..deliveries).step_by(10_000) {
             let some = first..deliveries.min(first + 10_000);
-            carry_out(&mut attacker, some.map(|_| publish("", "q", &[0, 0])));
+            carry_out(&mut attacker, some.map(|_| publish("", "q", plain())));
         }
         let mut taker = connect(broker);
         taker.send(&consume("q", "c", false)).expect("sent");
@@ -279,7 +314,7 @@ fn very_many_patterns_match_one_key() {
         for number in 0..5 {
             // A new binding, so that no route is remembered.
             let forget = bind("q", "t", &number.to_string(), &Table::new());
-            carry_out(&mut attacker, [forget, publish("t", &key, &[0, 0])]);
+            carry_out(&mut attacker, [forget, publish("t", &key, plain())]);
         }
     });
 }
@@ -292,7 +327,7 @@ fn a_message_satisfies_very_many_headers_bindings() {
         // All of them ask for nothing.
         let one = |number: usize| bind("q", "h", &number.to_string(), &Table::new());
         bind_many(&mut attacker, size(30_000, 1_000_000), one);
-        carry_out(&mut attacker, (0..5).map(|_| publish("h", "", &[0, 0])));
+        carry_out(&mut attacker, (0..5).map(|_| publish("h", "", plain())));
     });
 }
 
@@ -304,7 +339,7 @@ fn a_queue_with_very_many_returned_messages_is_purged() {
         carry_out(&mut attacker, [declare("q", &Table::new())]);
         for first in (0..messages).step_by(10_000) {
             let some = first..messages.min(first + 10_000);
-            carry_out(&mut attacker, some.map(|_| publish("", "q", &[0, 0])));
+            carry_out(&mut attacker, some.map(|_| publish("", "q", plain())));
         }
         attacker.send(&consume("q", "c", false)).expect("sent");
         for _ in 0..messages {
@@ -321,9 +356,9 @@ fn a_queue_with_very_many_returned_messages_is_purged() {
 fn a_get_behind_very_many_expired_messages() {
     beside("many expired messages", |broker| {
         let mut attacker = connect(broker);
-        carry_out(&mut attacker, [declare("q", &Table::new()), publish("", "q", &[0, 0])]);
+        carry_out(&mut attacker, [declare("q", &Table::new()), publish("", "q", plain())]);
         let expires =
-            Properties { expiration: Some("1".try_into().expect("short")), ..Properties::default() }.to_bytes();
+            properties(Properties { expiration: Some("1".try_into().expect("short")), ..Properties::default() });
         let messages = size(30_000, 1_000_000);
         for first in (0..messages).step_by(10_000) {
             let some = first..messages.min(first + 10_000);
@@ -343,7 +378,7 @@ fn delayed_messages_with_hundreds_of_keys() {
     beside("delayed messages with many keys", |broker| {
         let mut attacker = connect(broker);
         let delayed = Table::new().with("x-delayed-type", Value::text("topic")).expect("short").to_bytes();
-        let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+        let (passive, durable, auto_delete, internal, no_wait) = (false, has_store(), false, false, true);
         let (exchange, kind, arguments) = (short("d"), short("x-delayed-message"), TableRef::new(&delayed));
         let declare_delaying =
             exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
@@ -355,12 +390,30 @@ fn delayed_messages_with_hundreds_of_keys() {
             list.push(Value::text(&format!("{}{number}", "a.".repeat(100))));
         }
         let headers = Table::new().with("CC", Value::List(list)).and_then(|table| table.with("x-delay", Value::I32(1)));
-        let properties = Properties { headers: Some(headers.expect("short")), ..Properties::default() }.to_bytes();
-        carry_out(&mut attacker, (0..messages).map(|_| publish("d", "none", &properties)));
+        let with_headers = properties(Properties { headers: Some(headers.expect("short")), ..Properties::default() });
+        carry_out(&mut attacker, (0..messages).map(|_| publish("d", "none", &with_headers)));
         attacker.send(&consume("q", "c", true)).expect("sent");
         for _ in 0..messages {
             assert!(attacker.await_method("basic.deliver"));
         }
+    });
+}
+
+#[test]
+fn persistent_messages_faster_than_the_disk() {
+    beside_on("more than the disk takes", true, |broker| {
+        let mut attacker = connect(broker);
+        let (passive, durable, exclusive, auto_delete, no_wait) = (false, true, false, false, true);
+        let (queue, arguments) = (short("q"), TableRef::EMPTY);
+        let declare = queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments };
+        carry_out(&mut attacker, [method_frame(1, declare.into())]);
+        let persistent = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+        let bytes = 64 << 10;
+        let message = [announce_to(1, ("", "q"), &persistent, bytes as u64), body(1, &vec![7; bytes])].concat();
+        for _ in 0..size(2, 64) {
+            carry_out(&mut attacker, (0..512).map(|_| message.clone()));
+        }
+        carry_out(&mut attacker, [method_frame(1, queue::Purge { queue: short("q"), no_wait: true }.into())]);
     });
 }
 

@@ -1,7 +1,7 @@
 //! The bystander's waits while an attack goes on.
 
 use crate::broker::LimitedBroker;
-use crate::{LIMIT_MIB, PATIENCE};
+use crate::{LIMIT_MIB, PATIENCE, has_store};
 use client::{Client, ConsumeOptions, Publish, QueueOptions};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -43,7 +43,12 @@ fn exchange_until(ended: &Receiver<()>, address: &str, attack: &str) -> Vec<Dura
 
 /// Runs an attack beside a bystander, and prints how long he waited.
 pub fn beside(name: &str, attack: impl FnOnce(&LimitedBroker)) {
-    let broker = LimitedBroker::start(name, LIMIT_MIB);
+    beside_on(name, has_store(), attack);
+}
+
+/// The same, of a broker with a store or without one.
+pub fn beside_on(name: &str, has_store: bool, attack: impl FnOnce(&LimitedBroker)) {
+    let broker = LimitedBroker::start_on(name, LIMIT_MIB, has_store);
     let address = broker.address.clone();
     let (end, ended) = channel();
     let mut waits = std::thread::scope(|scope| {
@@ -55,6 +60,7 @@ pub fn beside(name: &str, attack: impl FnOnce(&LimitedBroker)) {
         println!("{name}: the attack took {} ms", took.as_millis());
         bystander.join().expect("the bystander is served")
     });
+    broker.has_kept_its_limit(name);
     waits.sort();
     let at = |permille: usize| waits[(waits.len() - 1) * permille / 1_000].as_secs_f64() * 1e3;
     let (p50, p99, most, count) = (at(500), at(990), at(1_000), waits.len());

@@ -66,9 +66,9 @@ fn step_of(event: Event<'_>) -> Step {
 }
 
 impl StoredClient {
-    /// Connects, and logs in with the next exchanges.
-    pub fn connect(shard: &mut Shard, now: Instant) -> Self {
-        let (link, far, cable) = pair(&SimOptions::faultless());
+    /// Connects, and logs in with the next exchanges. The connection takes so many bytes that nobody has read.
+    pub fn connect(shard: &mut Shard, window_bytes: usize, now: Instant) -> Self {
+        let (link, far, cable) = pair(&SimOptions { window_bytes, ..SimOptions::faultless() });
         let slot = shard.accept(Box::new(far), now);
         let (out, pool) = (Outbound::new(), Pool::new(PoolOptions::default()));
         let inbound = Inbound::client(&SessionLimits::default());
@@ -112,8 +112,13 @@ impl StoredClient {
         self.out.method(&self.pool, CHANNEL, &method.into());
     }
 
-    /// Sends what was written, has the shard tick, and reads what comes.
-    pub fn exchange(&mut self, shard: &mut Shard, now: Instant) {
+    /// Whether everything that was written is sent.
+    pub fn has_sent_all(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Sends what was written, as far as the connection takes it, and has the shard know.
+    pub fn send(&mut self, shard: &mut Shard) {
         if !self.out.is_empty() {
             self.link.send(self.out.gather_mut()).expect("the link is whole");
         }
@@ -122,12 +127,11 @@ impl StoredClient {
         if edges.any() {
             shard.on_readiness(self.slot, edges.readable, edges.writable, edges.closed);
         }
-        shard.tick(now);
-        self.cable.step();
-        self.read();
     }
 
-    fn read(&mut self) {
+    /// Reads what comes.
+    pub fn read(&mut self) {
+        self.cable.step();
         let mut scratch = vec![0; 300_000];
         loop {
             let have = self.kept.len();
