@@ -20,6 +20,12 @@ struct PageRead {
     spilled: Option<Vec<FetchedMessage<QueuedMessage>>>,
 }
 
+impl PageRead {
+    fn is_whole(&self) -> bool {
+        self.logged.is_some() && self.spilled.is_some()
+    }
+}
+
 /// A page that is there.
 pub(crate) struct ReadPage {
     pub queue: QueueUid,
@@ -74,10 +80,15 @@ impl PageReads {
         }
     }
 
+    /// Whether both logs have answered for the first page: one read may have been enough for more pages than a tick takes.
+    #[inline]
+    pub fn has_page(&self) -> bool {
+        self.reads.front().is_some_and(PageRead::is_whole)
+    }
+
     /// The first page, if both logs have answered. The spill log is done with it.
     pub fn take(&mut self, log: &mut MessageLog<QueuedMessage>, spill: &mut Spill) -> Option<ReadPage> {
-        let is_whole = |read: &mut PageRead| read.logged.is_some() && read.spilled.is_some();
-        let PageRead { queue, wanted, logged, spilled, .. } = self.reads.pop_front_if(is_whole)?;
+        let PageRead { queue, wanted, logged, spilled, .. } = self.reads.pop_front_if(|read| read.is_whole())?;
         self.begun -= 1;
         let mut spilled = spilled.unwrap_or_default();
         if !spilled.is_empty() {

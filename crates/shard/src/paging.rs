@@ -68,7 +68,8 @@ impl MessageStore {
     /// Whether `MessageStore::take_page` may have one.
     #[inline]
     pub fn has_pages(&self) -> bool {
-        self.log.has_fetched() || self.spill.as_ref().is_some_and(|spill| spill.has_fetched())
+        let has_fetched = self.log.has_fetched() || self.spill.as_ref().is_some_and(|spill| spill.has_fetched());
+        has_fetched || self.page_reads.has_page()
     }
 
     /// The next page that is there.

@@ -280,3 +280,22 @@ fn damage_and_errors_of_either_log_are_told_and_the_rest_goes_on() {
         }
     }
 }
+
+#[test]
+fn pages_that_one_read_has_are_announced_until_each_is_taken() {
+    let mut world = PagingStore::new();
+    world.append(queue(5), 1..1_000);
+    assert!(world.page_out(queue(5), 1..1_000));
+    world.run();
+    let firsts = [1, 101, 201, 301];
+    for first in firsts {
+        world.store.page_in(queue(5), QueuePosition(first), QueuePosition(first + 100));
+    }
+    world.run();
+    for first in firsts {
+        assert!(world.store.has_pages(), "a shard that takes no more in its tick takes another one");
+        let page = world.store.take_page(&world.pool).expect("it is there");
+        assert_eq!((page.first.0, page.messages.len()), (first, 100));
+    }
+    assert!(!world.store.has_pages());
+}
