@@ -116,8 +116,8 @@ impl MessageStore {
         }
     }
 
-    /// Queues of this life have numbers from this one on. Nothing of them is written before [`MessageStore::claim_uids`]: if this
-    /// life left messages and no trace of its numbers, the next one would give these to other queues.
+    /// Queues of this life have numbers from this one on. Nothing of them is written before it is durable that the next life numbers
+    /// its queues behind them: if this life left messages and no trace of its numbers, the next one would give these to others.
     pub fn begin_uids(&mut self, first: QueueUid) {
         self.unclaimed_uids = first.number()..PAGED_QUEUE_UID_FIRST;
     }
