@@ -158,7 +158,7 @@ impl SimulatedDisk {
         for (segment, mut bytes) in std::mem::take(&mut self.footers) {
             match self.below(8) {
                 0 => continue,
-                1 => bytes.truncate(self.below(bytes.len() as u64) as usize),
+                1 => bytes.truncate(self.below(bytes.len() as u64 + 1) as usize),
                 2 => {
                     for sector in bytes.chunks_mut(SECTOR_BYTES) {
                         if self.below(2) == 0 {
@@ -246,9 +246,9 @@ impl SimulatedDisk {
         UndamagedSegments { segments }
     }
 
-    /// Flips a bit of a segment's footer, if it has one. Returns whether it has.
+    /// Flips a bit of a segment's footer, if it has one with any. Returns whether it has.
     pub fn flip_footer_bit(&mut self, segment: SegmentId, bit: usize) -> bool {
-        let Some(bytes) = self.footers.get_mut(&segment) else { return false };
+        let Some(bytes) = self.footers.get_mut(&segment).filter(|bytes| !bytes.is_empty()) else { return false };
         let len = bytes.len();
         bytes[bit / 8 % len] ^= 1 << (bit % 8);
         true
