@@ -3,13 +3,11 @@
 //! Enters: a byte that says which queues are loaded, and the bytes of the entries.  Leaves: nothing, or a panic.
 //! Owns:   a log of two segments in memory: of the first one there is nothing but its header and its footer.
 
-use std::collections::HashMap;
+use crate::restored_log::{RestoredLog, check_goes_on};
 use store::limits::BLOCK_BYTES;
 use store::{
-    AlignedBuffer, Block, Damage, DiskError, Footer, FooterEntry, FooterQueue, FoundMessage, FoundPage, FrameSequence,
-    LiveTotals, LogId, LoggedMessage, MessageLog, MessageLogOptions, OnDamage, Position, QueueUid, RecoverySink,
-    ScanError, SegmentEnd, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, SegmentStart, StoreTag,
-    StoredMessage, recover,
+    AlignedBuffer, Block, DiskError, Footer, FooterEntry, FooterQueue, FrameSequence, LogId, OnDamage, Position,
+    ScanError, SegmentEnd, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, SegmentStart, StoreTag, recover,
 };
 
 const STORE: StoreTag = StoreTag(0x5354_4f52);
@@ -23,18 +21,18 @@ pub fn check(bytes: &[u8]) {
     let footer = Footer::new(STORE, LOG, START, END, entries).write();
     let is_good = check_entries(&footer);
     let mut log = Log { footer };
-    let mut restored = Restored { loaded, ..Restored::default() };
+    let mut restored = RestoredLog::new(loaded);
     let segments = vec![SegmentNumber(1), SegmentNumber(2)];
     match recover(&mut log, STORE, LOG, segments, OnDamage::Fail, &mut restored) {
         Ok(recovered) => {
             assert!(is_good, "a footer that is not good is not used, and its segment is empty");
             assert_eq!((recovered.footers_used, recovered.messages), (1, restored.messages));
             assert_eq!(recovered.end.chain.next, END.next);
-            let mut log: MessageLog<NoMessage> = MessageLog::new(recovered, MessageLogOptions::default());
-            assert!(log.poll(0).is_some(), "it goes on: a segment is made");
+            assert_eq!(restored.messages_read, 0, "the segment has no frames");
+            check_goes_on(recovered);
         }
         // Its frames are missing: nothing of it was restored that was to be read.
-        Err(error) => assert!(matches!(error, ScanError::Damaged(_)) && restored.finished.is_empty(), "{error}"),
+        Err(error) => assert!(matches!(error, ScanError::Damaged(_)) && restored.is_empty(), "{error}"),
     }
 }
 
@@ -95,56 +93,6 @@ impl SegmentReader for Log {
 
     fn read_footer(&mut self, segment: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
         Ok((segment.number == START.number).then(|| self.footer.clone()))
-    }
-}
-
-/// What was restored.
-#[derive(Default)]
-struct Restored {
-    loaded: u8,
-    last: HashMap<(QueueUid, u8), Position>,
-    messages: u64,
-    finished: Vec<QueueUid>,
-}
-
-impl RecoverySink for Restored {
-    type Message = ();
-    fn is_there(&mut self, queue: QueueUid) -> bool {
-        queue.0 % 4 != 3
-    }
-    fn is_loaded(&mut self, queue: QueueUid, _: LiveTotals, _: LiveTotals) -> bool {
-        self.loaded & 1 << (queue.0 % 8) > 0
-    }
-    fn message(&mut self, _: &StoredMessage<'_>) {}
-    fn restore(&mut self, _: QueueUid, _: Position, (): (), _: FoundMessage) {
-        panic!("the segment has no frames");
-    }
-    fn restore_page(&mut self, queue: QueueUid, page: FoundPage) {
-        assert!(page.first < page.end && page.count > 0 && page.first_arrived_us <= page.last_arrived_us);
-        let last = self.last.insert((queue, page.first.level()), Position(page.end.0 - 1));
-        assert!(last < Some(page.first), "the pages of a level come in the order of their positions");
-        self.messages += page.count;
-    }
-    fn finish(&mut self, queue: QueueUid, next: &[Position]) {
-        assert!(self.finished.last() < Some(&queue) && !next.is_empty());
-        self.finished.push(queue);
-    }
-    fn on_damage(&mut self, _: &Damage) {}
-}
-
-/// A message that nobody writes.
-#[derive(Clone)]
-struct NoMessage;
-
-impl LoggedMessage for NoMessage {
-    fn stored(&self) -> StoredMessage<'_> {
-        StoredMessage { exchange: b"", routing_key: b"", properties: b"", bcc: b"", arrived_us: 0, body: b"" }
-    }
-    fn bytes(&self) -> usize {
-        0
-    }
-    fn is_same(&self, _: &Self) -> bool {
-        false
     }
 }
 

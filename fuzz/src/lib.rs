@@ -17,6 +17,7 @@ pub mod headers_target;
 pub mod market_target;
 mod one_shard;
 pub mod rdma_target;
+mod restored_log;
 pub mod routing_target;
 pub mod session_target;
 pub mod store_target;

@@ -5,13 +5,12 @@
 //! Leaves: nothing, or a panic.
 //! Owns:   a reader of segments in memory. The checksums are right, or a fuzzer would never come further.
 
-use std::collections::HashMap;
+use crate::restored_log::{RestoredLog, check_goes_on};
 use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use store::{
-    AlignedBuffer, Block, Damage, DiskError, DiskErrorKind, FoundMessage, FoundPage, Frame, FrameHeader, FrameKind,
-    FrameSequence, Group, LiveTotals, LogEnd, LogId, LoggedMessage, MessageLog, MessageLogOptions, OnDamage, Position,
-    QueueCursor, QueueUid, Record, RecordReader, RecordVisitor, RecoverySink, SegmentHeader, SegmentId, SegmentNumber,
-    SegmentReader, SegmentStart, StoreTag, StoredMessage, recover, scan,
+    AlignedBuffer, Block, Damage, DiskError, DiskErrorKind, Frame, FrameHeader, FrameKind, FrameSequence, Group,
+    LogEnd, LogId, OnDamage, Position, QueueCursor, QueueUid, Record, RecordReader, RecordVisitor, SegmentHeader,
+    SegmentId, SegmentNumber, SegmentReader, SegmentStart, StoreTag, StoredMessage, recover, scan,
 };
 
 const STORE: StoreTag = StoreTag(0x5354_4f52);
@@ -208,65 +207,13 @@ fn check_segments(bytes: &[u8]) {
     }
 }
 
-/// Messages that were found, by their numbers of bytes.
-#[derive(Default)]
-struct Restored {
-    last: HashMap<(QueueUid, u8), Position>,
-    finished: Option<QueueUid>,
-    messages: u64,
-}
-
-impl RecoverySink for Restored {
-    type Message = usize;
-    fn is_loaded(&mut self, queue: QueueUid, _: LiveTotals, _: LiveTotals) -> bool {
-        queue.0 % 4 != 2
-    }
-    fn is_there(&mut self, queue: QueueUid) -> bool {
-        queue.0 % 4 != 3
-    }
-    fn message(&mut self, message: &StoredMessage<'_>) -> usize {
-        message.body.len()
-    }
-    fn restore(&mut self, queue: QueueUid, position: Position, _: usize, _: FoundMessage) {
-        let last = self.last.insert((queue, position.level()), position);
-        assert!(last < Some(position), "the messages of a level come in the order of their positions");
-        self.messages += 1;
-    }
-    fn restore_page(&mut self, queue: QueueUid, page: FoundPage) {
-        let last = self.last.insert((queue, page.first.level()), Position(page.end.0 - 1));
-        assert!(last < Some(page.first) && page.first < page.end, "so do pages");
-        self.messages += page.count;
-    }
-    fn finish(&mut self, queue: QueueUid, next: &[Position]) {
-        assert!(self.finished < Some(queue) && !next.is_empty());
-        self.finished = Some(queue);
-    }
-    fn on_damage(&mut self, _: &Damage) {}
-}
-
-/// A message that nobody writes.
-#[derive(Clone)]
-struct NoMessage;
-
-impl LoggedMessage for NoMessage {
-    fn stored(&self) -> StoredMessage<'_> {
-        StoredMessage { exchange: b"", routing_key: b"", properties: b"", bcc: b"", arrived_us: 0, body: b"" }
-    }
-    fn bytes(&self) -> usize {
-        0
-    }
-    fn is_same(&self, _: &Self) -> bool {
-        false
-    }
-}
-
 fn check_recovery(numbers: Vec<SegmentNumber>, segments: &mut Segments, frames: u64) {
-    let mut restored = Restored::default();
+    // Queues 2 and 6 modulo eight have pages.
+    let mut restored = RestoredLog::new(0b1011_1011);
     let recovered = recover(segments, STORE, LOG, numbers, OnDamage::Skip, &mut restored);
     let recovered = recovered.expect("a scan that skips damage has come through");
     assert_eq!((recovered.messages, recovered.frames), (restored.messages, frames));
-    let mut log: MessageLog<NoMessage> = MessageLog::new(recovered, MessageLogOptions::default());
-    assert!(log.poll(0).is_some(), "it goes on: a segment is made");
+    check_goes_on(recovered);
 }
 
 /// A frame with every record, and logs as they are after a clean end, a torn write, and damage.
