@@ -89,17 +89,23 @@ fn a_segment_that_is_cut_off_reads_short() {
     assert_eq!(read(&mut disk, 1, 3 * BLOCK_BYTES)[..bytes.len()], bytes[..]);
 }
 
+/// A disk whose power failed during a write, the bytes of the write, and what is there.
+fn torn(seed: u64) -> (SimulatedDisk, Vec<u8>, Vec<u8>) {
+    let mut disk = SimulatedDisk::new(seed, DiskFaults::default());
+    let blocks = (SEGMENT_BYTES_MIN / BLOCK_BYTES as u64) as u32;
+    complete(&mut disk, Request::Make { segment: SEGMENT, blocks, from: None });
+    let bytes = group(b"torn").bytes().to_vec();
+    disk.submit(Request::Write { segment: SEGMENT, block: Block(1), group: group(b"torn") });
+    disk.cut_power();
+    let found = read(&mut disk, 1, bytes.len());
+    (disk, bytes, found)
+}
+
 #[test]
 fn a_write_that_a_power_cut_tears_may_have_its_first_sectors_alone() {
     let mut prefixes = 0;
     for seed in 0..200 {
-        let mut disk = SimulatedDisk::new(seed, DiskFaults::default());
-        let blocks = (SEGMENT_BYTES_MIN / BLOCK_BYTES as u64) as u32;
-        complete(&mut disk, Request::Make { segment: SEGMENT, blocks, from: None });
-        let bytes = group(b"torn").bytes().to_vec();
-        disk.submit(Request::Write { segment: SEGMENT, block: Block(1), group: group(b"torn") });
-        disk.cut_power();
-        let found = read(&mut disk, 1, bytes.len());
+        let (disk, bytes, found) = torn(seed);
         let same = bytes.chunks(512).zip(found.chunks(512)).take_while(|(one, other)| one == other).count();
         let rest_is_old = found[(same * 512).min(found.len())..].iter().all(|&byte| byte == 0);
         prefixes += u32::from(same > 1 && found != bytes && rest_is_old);
@@ -171,13 +177,7 @@ fn a_disk_has_refused_a_segment_until_there_is_room_or_nobody_asks_any_more() {
 fn a_write_that_a_power_cut_tears_may_lack_sectors_within() {
     let mut within = 0;
     for seed in 0..1_200 {
-        let mut disk = SimulatedDisk::new(seed, DiskFaults::default());
-        let blocks = (SEGMENT_BYTES_MIN / BLOCK_BYTES as u64) as u32;
-        complete(&mut disk, Request::Make { segment: SEGMENT, blocks, from: None });
-        let bytes = group(b"torn").bytes().to_vec();
-        disk.submit(Request::Write { segment: SEGMENT, block: Block(1), group: group(b"torn") });
-        disk.cut_power();
-        let found = read(&mut disk, 1, bytes.len());
+        let (_, bytes, found) = torn(seed);
         // What was never written has zeros.
         let sectors = found.chunks(512).zip(bytes.chunks(512)).filter(|(_, sent)| sent.iter().any(|&byte| byte != 0));
         let is_there: Vec<bool> = sectors.map(|(found, sent)| found == sent).collect();
