@@ -36,9 +36,13 @@ impl Deadline {
     }
 }
 
-/// Sleeps while polling a condition outside this process that cannot be waited for (a port that opens, memory that settles).
+/// Sleeps while polling a condition outside this process that cannot be waited for (a port that opens, memory that settles), or
+/// until the next step of a load is due.
 pub fn pause(wait: Duration) {
-    #[expect(clippy::disallowed_methods, reason = "another program's state is polled; nothing can wake us")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a program's state is polled, or a load is paced: nothing can wake us"
+    )]
     std::thread::sleep(wait);
 }
 

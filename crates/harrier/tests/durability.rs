@@ -58,12 +58,12 @@ fn number_of(variable: &str, usual: u64) -> u64 {
 }
 
 /// Waits for a condition.
-#[expect(clippy::disallowed_methods, reason = "between two looks at the condition, which has a deadline")]
+#[expect(clippy::disallowed_methods, reason = "a test has a deadline")]
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what} does not come");
-        std::thread::sleep(Duration::from_millis(1));
+        gauge::clock::pause(Duration::from_millis(1));
     }
 }
 

@@ -44,11 +44,6 @@ fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "rounds are paced")]
-fn sleep_until(then: Instant) {
-    std::thread::sleep(then.saturating_duration_since(now()));
-}
-
 /// Files below a folder, and their bytes.
 fn files_below(folder: &Path) -> (u64, u64) {
     let (mut files, mut bytes) = (0, 0);
@@ -180,7 +175,8 @@ fn a_broker_that_is_used_for_long_stays_as_it_is() {
     let (began, mut times, mut samples) = (now(), Vec::new(), Vec::new());
     for round in 0..rounds {
         if seconds > 0 {
-            sleep_until(began + Duration::from_micros(round * 1_000_000 / a_second));
+            let due = began + Duration::from_micros(round * 1_000_000 / a_second);
+            gauge::clock::pause(due.saturating_duration_since(now()));
         }
         let since = now();
         (0..10).for_each(|number| pair.publish(EXPIRING, number, &properties));
