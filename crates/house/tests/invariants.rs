@@ -14,6 +14,7 @@ const LOCKS: [(&str, &str); 19] = [
     ("crates/link/src/tls/server.rs", "the certificates, at a handshake and at a reload"),
     ("crates/proxy/src/dialler.rs", "jobs of the dialling threads"),
     ("crates/reactor/src/sync.rs", "stand-ins in models, which are in no program"),
+    ("crates/rsocket/src/close_queue.rs", "the closing threads' turn to take what is next"),
     ("crates/rsocket/src/poller.rs", "sockets that the polling thread watches"),
     ("crates/shard/src/connection_limits.rs", "counts of users and virtual hosts, when a connection opens"),
     ("crates/shard/src/cpu_latency.rs", "the request for processors that stay awake"),

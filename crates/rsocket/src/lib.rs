@@ -5,6 +5,7 @@
 //! and writes itself.
 #![forbid(unsafe_code)]
 
+mod close_queue;
 mod limits;
 mod listener;
 mod poller;

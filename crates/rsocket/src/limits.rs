@@ -6,3 +6,6 @@ pub const GATHER_PARTS_MAX: usize = 64;
 pub const COPY_BELOW_BYTES: usize = 4_096;
 /// Longest wait with a time-out, in milliseconds: a day. A longer one ends after a day with nothing ready.
 pub const WAIT_MS_MAX: u64 = 86_400_000;
+/// Threads that close sockets: so many slow ones do not hold up others. One whose peer is gone takes until its device has
+/// sent again as often as it does.
+pub const CLOSING_THREADS: usize = 16;

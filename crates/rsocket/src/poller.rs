@@ -1,17 +1,18 @@
 //! A thread that polls the rsockets whose owners wait for an edge, and signals the eventfd of each that is ready.
 //!
-//! A second thread closes sockets, which may block until the peer has acknowledged.
+//! Other threads ([`CloseQueue`]) close sockets, which may block until the peer has acknowledged.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use ib::{PollEntry, PollInterest, RSocket, rpoll};
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::close_queue::CloseQueue;
 
 /// A handle on the poller. Its threads end when the last clone is dropped; each link holds one.
 #[derive(Clone)]
@@ -19,7 +20,7 @@ pub struct RsocketPoller(Arc<PollerThreads>);
 
 struct PollerThreads {
     shared: Arc<PollerShared>,
-    endings: Sender<SocketClose>,
+    closing: CloseQueue<SocketClose>,
     next: AtomicU64,
 }
 
@@ -43,7 +44,7 @@ struct PolledSocket {
     interest: PollInterest,
 }
 
-/// A blocking call at the end of a socket, for the closing thread.
+/// A call that ends a socket and may block.
 enum SocketClose {
     ShutDown(Arc<RSocket>),
     Close(Arc<RSocket>),
@@ -73,17 +74,16 @@ impl Drop for PollerThreads {
 }
 
 impl RsocketPoller {
-    /// Starts both threads.
+    /// Starts the threads.
     ///
     /// # Errors
     /// The operating system's error.
     pub fn start() -> io::Result<Self> {
         let shared = Arc::new(PollerShared { state: Mutex::default(), wake: new_eventfd()? });
-        let (endings, ended) = channel();
-        let (polled, closing) = (shared.clone(), endings.clone());
-        thread::Builder::new().name("rsocket-poll".to_owned()).spawn(move || poll(&polled, &closing))?;
-        thread::Builder::new().name("rsocket-end".to_owned()).spawn(move || end(&ended))?;
-        Ok(Self(Arc::new(PollerThreads { shared, endings, next: AtomicU64::new(0) })))
+        let closing = CloseQueue::start(close_socket)?;
+        let (polled, closed) = (shared.clone(), closing.clone());
+        thread::Builder::new().name("rsocket-poll".to_owned()).spawn(move || poll(&polled, &closed))?;
+        Ok(Self(Arc::new(PollerThreads { shared, closing, next: AtomicU64::new(0) })))
     }
 
     /// The poller that all links of a process may share.
@@ -132,26 +132,19 @@ impl RsocketPoller {
         }
     }
 
-    /// Makes the closing thread drop the socket, which may block.
+    /// Makes another thread drop the socket, which may block.
     pub(crate) fn close(&self, socket: Arc<RSocket>) {
-        self.queue_close(SocketClose::Close(socket));
+        self.0.closing.push(SocketClose::Close(socket));
     }
 
-    /// Makes the closing thread end the sending direction of a socket.
+    /// Makes another thread end the sending direction of a socket.
     pub(crate) fn shut_down(&self, socket: Arc<RSocket>) {
-        self.queue_close(SocketClose::ShutDown(socket));
-    }
-
-    fn queue_close(&self, ending: SocketClose) {
-        // The thread receives for as long as there is a sender. If it is gone the socket is closed here.
-        if let Err(unsent) = self.0.endings.send(ending) {
-            close_socket(unsent.0);
-        }
+        self.0.closing.push(SocketClose::ShutDown(socket));
     }
 }
 
 /// The polling thread.
-fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
+fn poll(shared: &PollerShared, closing: &CloseQueue<SocketClose>) {
     loop {
         let mut entries = vec![PollEntry::other(shared.wake.as_fd())];
         let mut numbers = Vec::new();
@@ -187,21 +180,12 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
                 Some(_) => {}
                 None => {
                     // Removed meanwhile: the entry may be its last holder.
-                    if let Some(Err(unsent)) =
-                        entry.into_socket().map(|socket| endings.send(SocketClose::Close(socket)))
-                    {
-                        close_socket(unsent.0);
+                    if let Some(socket) = entry.into_socket() {
+                        closing.push(SocketClose::Close(socket));
                     }
                 }
             }
         }
-    }
-}
-
-/// The closing thread.
-fn end(endings: &Receiver<SocketClose>) {
-    while let Ok(ending) = endings.recv() {
-        close_socket(ending);
     }
 }
 

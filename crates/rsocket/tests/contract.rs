@@ -30,10 +30,15 @@ fn connected(listener: &mut RsocketListener, watch: &RsocketPoller) -> LinkPair 
         std::thread::spawn(move || dial(&to.ip().to_string(), to.port(), &SocketOptions::default(), &watch))
     };
     let far = loop {
+        // Who has finished dialling is connected, and can be accepted, or has failed.
+        let has_dialled = dialled.is_finished();
         if let Some(link) = listener.accept().expect("accepts") {
             break link;
         }
-        assert!(!dialled.is_finished() || listener.local_address().is_some(), "the listener is gone");
+        if has_dialled {
+            let failed = dialled.join().expect("no panic").err();
+            panic!("nobody connects: {failed:?}");
+        }
         std::thread::yield_now();
     };
     (Box::new(dialled.join().expect("no panic").expect("somebody listens")), far)
