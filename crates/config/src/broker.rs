@@ -261,7 +261,7 @@ settings! {
         /// How often the files that messages were written to are read while the broker runs, to find out whether the disk still
         /// has what it was given. What is damaged is logged. 0: never.
         store_scrub_interval_s: u32 = "604800", SettingKind::Number { unit: "seconds", least: 0, most: STORE_SCRUB_INTERVAL_S_MAX };
-        /// How many bytes are read for that in a second, at most. It reads when nothing waits to be written.
+        /// How many bytes are read for that in a second, at most. It reads when nothing waits to be written, and after a second in any case.
         store_scrub_rate: u64 = "2097152", SettingKind::Bytes { least: STORE_SCRUB_RATE_LEAST, most: STORE_SCRUB_RATE_MOST };
         /// Whether a broker starts whose files are damaged, without the messages that cannot be read; it logs which they are, and
         /// writes the files anew without them, so that the next start needs no leave. Otherwise it says what is damaged, and does
