@@ -161,5 +161,8 @@ impl OpenStore {
         let messages = self.totals.messages.load(Ordering::Relaxed);
         let (folder, took_us) = (self.options.log_folder.display(), took.as_micros() as u64);
         tracing::info!(%folder, queues, messages, took_us, "the store is open");
+        if !self.folder.is_direct() {
+            tracing::warn!(%folder, "the file system refuses O_DIRECT: what is written takes the system's cache as well");
+        }
     }
 }

@@ -145,13 +145,12 @@ def messages(broker):
     channel.queue_declare(purged, durable=True)
     put(channel, purged, "a", "b")
     channel.queue_purge(purged)
-    # An acknowledgement and a purge are durable with the next message at the latest.
+    # An acknowledgement is durable with the next message at the latest, and a purge once it is answered.
     put(channel, queue, "last")
-    put(channel, purged, "last")
     yield
     channel = broker.channel()
     equal(taken(channel, queue), [(f"{number}", False) for number in range(10, 50) if number % 5] + [("last", False)])
-    equal(texts(channel, purged), ["last"])
+    equal(texts(channel, purged), [])
 
 
 def properties(broker):
@@ -228,6 +227,63 @@ def priorities(broker):
     equal(texts(broker.channel(), queue), ["1", "3", "5", "2", "0", "4"])
 
 
+def lengths(broker):
+    """What was stored counts against a queue's length, by messages and by bytes, and what it had dropped stays away."""
+    word = broker.prefix
+    channel = broker.channel(confirms=True)
+    limits = {f"{word}.length": {"x-max-length": 2}, f"{word}.bytes": {"x-max-length-bytes": 2}}
+    for queue, arguments in limits.items():
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+        put(channel, queue, *"abc")
+    full = f"{word}.full"
+    channel.queue_declare(full, durable=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
+    put(channel, full, *"ab")
+    yield
+    channel = broker.channel(confirms=True)
+    for queue in limits:
+        equal(channel.queue_declare(queue, passive=True).method.message_count, 2)
+        put(channel, queue, "d")
+        equal(texts(channel, queue), ["c", "d"])
+    try:
+        put(channel, full, "c")
+        raise AssertionError("a full queue takes a message")
+    except exceptions.NackError:
+        equal(texts(channel, full), ["a", "b"])
+
+
+def quorum(broker):
+    """Quorum queues remember how often a message came back, and give it up at their limit."""
+    queue = f"{broker.prefix}.quorum"
+    channel = broker.channel(confirms=True)
+    channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": 3})
+    put(channel, queue, "a")
+    for count in (0, 1):
+        equal(returned(channel, queue), ("a", count))
+    # How often it came back is durable with the next message at the latest.
+    put(channel, queue, "b")
+    yield
+    channel = broker.channel()
+    left = []
+    while (count_of := returned(channel, queue)) and count_of[0] == "a":
+        left.append(count_of[1])
+    equal(left, [2, 3])
+    equal(count_of, ("b", 0))
+
+
+def returned(channel, queue):
+    """Takes the first message of a quorum queue and gives it back. Its text, and how often it had come back before."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        method, properties, body = channel.basic_get(queue)
+        if method:
+            channel.basic_nack(method.delivery_tag, requeue=True)
+            return body.decode(), int((properties.headers or {}).get("x-delivery-count", 0))
+        # RabbitMQ gives it back a moment later.
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{queue} is empty")
+        channel.connection.process_data_events(time_limit=0.05)
+
+
 def transactions(broker):
     """What was committed is there; what was not is not, and what it had settled is there again."""
     queue = f"{broker.prefix}.transactions"
@@ -288,6 +344,8 @@ EXPECTATIONS = {
     "redelivered": redelivered,
     "ttl": ttl,
     "priorities": priorities,
+    "lengths": lengths,
+    "quorum": quorum,
     "transactions": transactions,
     "dead-letters": dead_letters,
 }
