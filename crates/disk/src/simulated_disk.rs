@@ -22,6 +22,8 @@ pub struct DiskFaults {
     pub write_error: u32,
     pub read_error: u32,
     pub make_error: u32,
+    /// A segment cannot be given the name of another one, as a full disk has no room for the name.
+    pub rename_no_space: u32,
     pub remove_error: u32,
     /// A footer cannot be written, as others cannot when writes fail.
     pub footer_error: u32,
@@ -322,6 +324,10 @@ impl SimulatedDisk {
             return Err(failed(format!("cannot make {segment}: injected")));
         }
         let from = from.map(|number| SegmentId { log: segment.log, number });
+        if from.is_some_and(|from| self.segments.contains_key(&from)) && self.happens(self.faults.rename_no_space) {
+            self.has_refused = true;
+            return Err(no_space(segment));
+        }
         if let Some(from) = from {
             self.damage.forget_segment(from);
             self.footers.remove(&from);
@@ -331,10 +337,7 @@ impl SimulatedDisk {
             Some(old) => old,
             None if self.used_bytes() + u64::from(blocks) * BLOCK_BYTES as u64 > self.capacity_bytes => {
                 self.has_refused = true;
-                return Err(DiskError {
-                    kind: DiskErrorKind::NoSpace,
-                    text: format!("cannot make {segment}: disk full"),
-                });
+                return Err(no_space(segment));
             }
             None => SimulatedSegment::new(blocks),
         };
@@ -391,6 +394,10 @@ impl SimulatedDisk {
 
 fn failed(text: String) -> DiskError {
     DiskError { kind: DiskErrorKind::Failed, text }
+}
+
+fn no_space(segment: SegmentId) -> DiskError {
+    DiskError { kind: DiskErrorKind::NoSpace, text: format!("cannot make {segment}: disk full") }
 }
 
 fn not_found(segment: SegmentId) -> DiskError {

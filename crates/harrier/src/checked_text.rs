@@ -13,13 +13,23 @@ pub fn seal(text: &str) -> String {
 /// # Errors
 /// The text is another one than was written.
 pub fn check(text: &str) -> Result<(), String> {
-    let Some((at, line)) = text.rmatch_indices(MARK).next() else { return Ok(()) };
-    let written = u32::from_str_radix(text[at + line.len()..].trim_end(), 16);
-    if written == Ok(crc32c::crc32c(&text.as_bytes()[..at])) {
+    let Some((at, written)) = find(text) else { return Ok(()) };
+    if written == Some(crc32c::crc32c(&text.as_bytes()[..at])) {
         return Ok(());
     }
     Err("it is not what the broker has written: its checksum differs (whoever changed it removes the last line)"
         .to_owned())
+}
+
+/// Where the last checksum begins, and what it says.
+fn find(text: &str) -> Option<(usize, Option<u32>)> {
+    let mut found = text.rmatch_indices(MARK).map(|(at, mark)| {
+        let line = &text[at + mark.len()..];
+        (at, u32::from_str_radix(line.trim_end(), 16).ok())
+    });
+    // A name in the text may look like the mark. Where its line does not begin with it, it counts if only a checksum follows:
+    // the end of the line before is changed.
+    found.find(|(at, written)| *at == 0 || text[..*at].ends_with('\n') || written.is_some())
 }
 
 #[cfg(test)]
@@ -39,5 +49,12 @@ mod tests {
         }
         assert!(check(&sealed[..sealed.len() - 3]).is_err(), "a part of the checksum");
         assert!(check(&format!("{sealed}more = 1\n")).is_err());
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_checksum_is_none() {
+        let text = "key = \"a# crc32c 0\"\n";
+        assert!(check(text).is_ok() && check(&seal(text)).is_ok());
+        assert!(check(&seal(text).replace("key", "Key")).is_err());
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::peer::peer;
 use crate::state_folder::StateFolder;
-use crate::{route_spec, toml_text};
+use crate::{checked_text, route_spec, toml_text};
 use client::Url;
 use definitions::Json;
 use federation::{FederationPlan, LinkKey, LinkSpec};
@@ -31,14 +31,14 @@ pub fn load(folder: &StateFolder) -> Result<FederationPlan, String> {
 /// # Errors
 /// The file cannot be written, and is unchanged.
 pub fn store(folder: &StateFolder, plan: &FederationPlan) -> Result<(), String> {
-    let written = folder.write(FILE, &text(plan));
+    let written = folder.write(FILE, &checked_text::seal(&text(plan)));
     written.map_err(|error| format!("{} cannot be written: {error}", folder.path_of(FILE)))
 }
 
 fn text(plan: &FederationPlan) -> String {
     let mut out = String::from(
         "# Durable links and routes to other brokers, with passwords. Written by the broker at each change of them:\n\
-         # edit it only while the broker does not run.\n",
+         # edit it only while the broker does not run, and remove the last line, the checksum of the others.\n",
     );
     for planned in plan.durable().links() {
         let LinkSpec { key, url, user, .. } = &planned.link;
@@ -65,6 +65,8 @@ fn read(text: &str) -> Result<FederationPlan, String> {
             "it is empty, so its links and routes are lost: restore it, or delete it to begin without any".to_owned()
         );
     }
+    // Whoever edits it removes the checksum, and earlier versions wrote none.
+    checked_text::check(text)?;
     let file = toml_text::read(text)?;
     let mut plan = FederationPlan::default();
     only(&file, &["link"])?;
@@ -120,7 +122,7 @@ pub fn only(from: &Json, names: &[&str]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::{read, text};
-    use crate::{peer::peer, route_spec};
+    use crate::{checked_text, peer::peer, route_spec};
     use client::Url;
     use definitions::Json;
     use federation::{FederationPlan, LinkKey, LinkSpec};
@@ -141,8 +143,14 @@ mod tests {
                 plan.add_route(&key, route).expect("a route");
             }
         }
-        assert_eq!(read(&text(&plan)), Ok(plan));
+        // Those of earlier versions have no checksum, nor have those that somebody has edited.
+        for written in [text(&plan), checked_text::seal(&text(&plan))] {
+            assert_eq!(read(&written), Ok(plan.clone()));
+        }
         assert_eq!(read(&text(&FederationPlan::default())), Ok(FederationPlan::default()));
+        let changed = checked_text::seal(&text(&plan)).replace("host:1", "host:2");
+        let why = read(&changed).expect_err("another address");
+        assert!(why.contains("its checksum differs"), "{why}");
     }
 
     #[test]

@@ -511,3 +511,32 @@ fn what_queues_of_earlier_lives_have_is_written_before_the_journal_is() {
     let mut client = world.connect();
     assert_eq!(world.drain(&mut client, true), [(1, false)]);
 }
+
+#[test]
+fn a_journal_without_space_holds_publishers_and_no_consumers_until_there_is_some() {
+    let journal = surviving_disk(35);
+    journal.lock().expect("nobody panics with it").set_capacity(0);
+    let mut world = World::start(surviving_disk(34), OPTIONS);
+    world.restart_from(&journal);
+    let (mut publisher, mut consumer) = (world.connect(), world.connect());
+    publisher.publish("q", 1, 100);
+    publisher.publish("q", 2, 100);
+    world.run(&mut publisher, &journal);
+    assert_eq!((publisher.confirmed, publisher.blocked.as_deref()), (0, Some("low on disk")));
+    consumer.get("q", false);
+    world.until(&mut consumer, "a message", |client| client.got.len() == 1);
+    consumer.method(wire::method::basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
+    world.run(&mut consumer, &journal);
+    assert_eq!(publisher.confirmed, 0, "the journal says nothing of its queue");
+
+    journal.lock().expect("nobody panics with it").set_capacity(1 << 40);
+    // Longer than until the next try.
+    (0..25).for_each(|_| world.run(&mut publisher, &journal));
+    assert_eq!((publisher.confirmed, publisher.blocked.as_deref()), (2, None));
+    for disk in [&world.disk, &journal] {
+        disk.lock().expect("nobody panics with it").cut_power();
+    }
+    world.restart_from(&journal);
+    let mut client = world.connect();
+    assert_eq!(world.drain(&mut client, true), [(2, false)]);
+}

@@ -22,10 +22,19 @@ enum Making {
     /// There was no space: it is tried again later, or when a segment is given back.
     NoSpace {
         since_us: Option<u64>,
+        /// Not even for making a retired one into the next one, which takes no blocks.
+        has_tried_retired: bool,
     },
     /// It is tried again.
     Again,
     AgainUnderWay,
+}
+
+/// Where the segment came from of which the next one is being made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Retired(SegmentNumber),
+    Recyclable(SegmentNumber),
 }
 
 /// The segments of one log.
@@ -38,6 +47,8 @@ pub(crate) struct SegmentSupply {
     used: VecDeque<SegmentStart>,
     spares: VecDeque<SegmentNumber>,
     making: Making,
+    /// It is needed no more, and is still there if that fails for lack of space.
+    making_from: Option<Origin>,
     retired: VecDeque<SegmentNumber>,
     /// Segments that become the next ones under new numbers, or are removed.
     recyclable: VecDeque<SegmentNumber>,
@@ -63,6 +74,7 @@ impl SegmentSupply {
             used: used.into(),
             spares: VecDeque::new(),
             making: Making::Idle,
+            making_from: None,
             retired: VecDeque::new(),
             recyclable: unused.into(),
             is_removing: false,
@@ -100,14 +112,18 @@ impl SegmentSupply {
         if self.retry_us().is_some_and(|retry_us| retry_us <= now_us) {
             self.making = Making::Again;
         }
-        if let Making::NoSpace { since_us: since_us @ None } = &mut self.making {
+        if let Making::NoSpace { since_us: since_us @ None, .. } = &mut self.making {
             *since_us = Some(now_us);
         }
-        if self.is_full() && self.spares.is_empty() && !self.retired.is_empty() {
-            return Some(self.make(|supply| supply.retired.pop_front()));
+        if self.may_take_retired()
+            && self.spares.is_empty()
+            && let Some(number) = self.retired.pop_front()
+        {
+            return Some(self.make(Some(Origin::Retired(number))));
         }
         if matches!(self.making, Making::Idle | Making::Again) && self.spares.len() < self.spares_wanted {
-            return Some(self.make(|supply| supply.recyclable.pop_front()));
+            let from = self.recyclable.pop_front().map(Origin::Recyclable);
+            return Some(self.make(from));
         }
         if self.recyclable.len() > RECYCLABLE_SEGMENTS_MAX && !self.is_removing && !self.keeps_recyclable {
             self.is_removing = true;
@@ -117,20 +133,27 @@ impl SegmentSupply {
         None
     }
 
-    fn make(&mut self, from: impl FnOnce(&mut Self) -> Option<SegmentNumber>) -> Request {
+    fn make(&mut self, from: Option<Origin>) -> Request {
         self.making = if self.making == Making::Idle { Making::UnderWay } else { Making::AgainUnderWay };
+        self.making_from = from;
         let segment = SegmentId { log: self.log, number: self.next };
-        Request::Make { segment, blocks: self.segment_blocks, from: from(self) }
+        let from = from.map(|(Origin::Retired(number) | Origin::Recyclable(number))| number);
+        Request::Make { segment, blocks: self.segment_blocks, from }
     }
 
-    fn is_full(&self) -> bool {
-        matches!(self.making, Making::NoSpace { .. } | Making::Again)
+    /// Whether a retired segment is made into the next one although no header says that it is not needed.
+    fn may_take_retired(&self) -> bool {
+        match self.making {
+            Making::NoSpace { has_tried_retired, .. } => !has_tried_retired,
+            Making::Again => true,
+            Making::Idle | Making::UnderWay | Making::AgainUnderWay => false,
+        }
     }
 
     /// When a segment is made that could not be made before.
     pub fn retry_us(&self) -> Option<u64> {
         match self.making {
-            Making::NoSpace { since_us } => since_us.map(|since_us| since_us + NO_SPACE_RETRY_US),
+            Making::NoSpace { since_us, .. } => since_us.map(|since_us| since_us + NO_SPACE_RETRY_US),
             Making::Idle | Making::UnderWay | Making::Again | Making::AgainUnderWay => None,
         }
     }
@@ -147,6 +170,7 @@ impl SegmentSupply {
         let was_full = std::mem::replace(&mut self.making, Making::Idle) == Making::AgainUnderWay;
         // What was made in part is not used: the next one has another number.
         self.next = SegmentNumber(number.0 + 1);
+        let from = self.making_from.take();
         let Err(error) = result else {
             self.spares.push_back(number);
             return was_full.then_some(LogEvent::Space);
@@ -154,7 +178,14 @@ impl SegmentSupply {
         if error.kind != DiskErrorKind::NoSpace {
             return Some(LogEvent::Failed(error));
         }
-        self.making = Making::NoSpace { since_us: None };
+        // Its name takes space, too: it is there under the old one, or it is gone, which the next try sees.
+        match from {
+            Some(Origin::Retired(number)) => self.retired.push_front(number),
+            Some(Origin::Recyclable(number)) => self.recyclable.push_front(number),
+            None => {}
+        }
+        let has_tried_retired = matches!(from, Some(Origin::Retired(_)));
+        self.making = Making::NoSpace { since_us: None, has_tried_retired };
         (!was_full).then_some(LogEvent::NoSpace(error))
     }
 
@@ -227,6 +258,54 @@ mod tests {
             assert_eq!(removed > 0, !is_start_implied);
             supply.give_back_before(SegmentNumber(3));
             assert_eq!(matches!(supply.poll(0), Some(Request::Remove { .. })), is_start_implied);
+        }
+    }
+
+    fn no_space() -> Result<(), DiskError> {
+        Err(DiskError { kind: DiskErrorKind::NoSpace, text: "full".to_owned() })
+    }
+
+    /// The segment that is asked for, and of which it is to be made.
+    fn making(supply: &mut SegmentSupply, now_us: u64) -> Option<(SegmentNumber, Option<SegmentNumber>)> {
+        match supply.poll(now_us) {
+            Some(Request::Make { segment, from, .. }) => Some((segment.number, from)),
+            Some(other) => panic!("{other:?}"),
+            None => None,
+        }
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_renamed_for_lack_of_space_is_tried_again() {
+        let starts = [1, 2].map(|number| SegmentStart {
+            number: SegmentNumber(number),
+            first: FrameSequence(number),
+            previous_crc: 0,
+        });
+        for is_retired in [true, false] {
+            let unused = if is_retired { Vec::new() } else { vec![SegmentNumber(1)] };
+            let used = if is_retired { starts.to_vec() } else { starts[1..].to_vec() };
+            let mut supply = SegmentSupply::new(LogId(0), 8, SegmentNumber(3), used, unused);
+            supply.retire_before(SegmentNumber(2));
+            let mut tries = Vec::new();
+            for now_us in (0..3).map(|second| second * NO_SPACE_RETRY_US) {
+                // Not more than once with the same one before some time has passed.
+                while let Some((number, from)) = making(&mut supply, now_us) {
+                    tries.push(from);
+                    let event = supply.on_made(number, no_space());
+                    assert_eq!(
+                        matches!(event, Some(LogEvent::NoSpace(_))),
+                        tries.len() == 1,
+                        "it is told once: {tries:?}"
+                    );
+                    assert!(tries.len() < 10, "it is tried without end");
+                }
+            }
+            assert!(tries.iter().filter(|from| **from == Some(SegmentNumber(1))).count() >= 3, "{tries:?}");
+            let now_us = 3 * NO_SPACE_RETRY_US;
+            let (number, from) = making(&mut supply, now_us).expect("another try");
+            assert_eq!(from, Some(SegmentNumber(1)));
+            assert_eq!(supply.on_made(number, Ok(())), Some(LogEvent::Space));
+            assert!(supply.can_begin());
         }
     }
 }

@@ -115,6 +115,32 @@ fn after_a_full_disk_lives_in_which_nothing_is_written_do_not_lose_where_the_log
 }
 
 #[test]
+fn a_segment_that_a_full_disk_could_not_rename_is_used_once_it_can() {
+    for seed in seeds(30) {
+        let mut world = World::new(seed, Bodies::Big);
+        fill(&mut world, 6 + seed % 5);
+        world.disk.set_faults(DiskFaults { rename_no_space: 1, ..DiskFaults::default() });
+        settle_all(&mut world);
+        world.run_for(20 * NO_SPACE_RETRY_US);
+        world.disk.set_faults(DiskFaults::default());
+        world.run_for(2 * NO_SPACE_RETRY_US);
+        assert_eq!(world.log.live_bytes(), 0, "seed {seed}");
+        for _ in 0..200 {
+            let queue = world.any_queue();
+            let (position, _) = world.append_new(queue);
+            world.log.await_durable(world.model.last_ticket());
+            world.run_for(3_000);
+            world.settle(queue, position, 1);
+        }
+        let queue = world.any_queue();
+        world.append_new(queue);
+        assert!(is_all_durable(&mut world), "seed {seed}: what was settled is space");
+        assert_eq!(world.failures(), [], "seed {seed}");
+        world.crash();
+    }
+}
+
+#[test]
 fn a_disk_that_gets_space_from_elsewhere_is_tried_again() {
     let mut world = World::new(1, Bodies::Big);
     fill(&mut world, 10);

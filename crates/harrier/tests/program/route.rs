@@ -237,11 +237,20 @@ fn a_broker_keeps_its_name_and_what_is_durable() {
     done(&["link", "del", &again.address, &far]);
     drop(again);
     assert_eq!(done(&["link", "list", &start().address]), "No links found\n");
-    // An invalid plan file stops the broker before it listens.
-    std::fs::write(&file, "link = 7\n").expect("written");
-    let broken = harrier().args(["broker", "--listen", "127.0.0.1:0", "--state", &state]).output().expect("it ends");
-    let told = String::from_utf8_lossy(&broken.stderr).into_owned();
-    assert!(broken.status.code() == Some(1) && told.contains("federation.toml: link: tables are needed"), "{told}");
+    // A plan file that is invalid, or that something else than the broker has changed, stops the broker before it listens.
+    let changed = kept.replace("amq.topic", "amq.tepic");
+    for (text, why) in [("link = 7\n", "link: tables are needed"), (&*changed, "it is not what the broker has written")]
+    {
+        std::fs::write(&file, text).expect("written");
+        let broken =
+            harrier().args(["broker", "--listen", "127.0.0.1:0", "--state", &state]).output().expect("it ends");
+        let told = String::from_utf8_lossy(&broken.stderr).into_owned();
+        assert!(broken.status.code() == Some(1) && told.contains(&format!("federation.toml: {why}")), "{told}");
+    }
+    // Whoever edits it removes the checksum.
+    let (edited, _) = changed.rsplit_once("# crc32c").expect("a checksum");
+    std::fs::write(&file, edited).expect("written");
+    assert!(done(&["route", "list", &start().address]).contains("amq.tepic"), "{edited}");
 }
 
 #[test]
