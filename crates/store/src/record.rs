@@ -148,6 +148,7 @@ impl<'a> RecordReader<'a> {
     }
 
     /// The next record; `None` behind the last one.
+    #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'a>>, RecordFault> {
         loop {
             if self.left == 0 {
@@ -165,8 +166,15 @@ impl<'a> RecordReader<'a> {
     fn parse(&mut self) -> Option<Option<Record<'a>>> {
         let (&tag, rest) = self.rest.split_first()?;
         self.rest = rest;
+        // Of most logs nearly all records are these.
+        if tag == tag::MESSAGE_OF_SAME_QUEUE {
+            return Some(Some(self.message(self.last_queue)?));
+        }
+        self.parse_other(tag)
+    }
+
+    fn parse_other(&mut self, tag: u8) -> Option<Option<Record<'a>>> {
         Some(Some(match tag {
-            tag::MESSAGE_OF_SAME_QUEUE => self.message(self.last_queue)?,
             tag::MESSAGE => {
                 let queue = self.queue()?;
                 self.message(queue)?

@@ -132,18 +132,23 @@ impl SegmentSummary {
     }
 
     /// A record of the frame.
+    #[inline]
     pub fn add(&mut self, record: &Record<'_>) {
+        let Record::Message { queue, position, message } = record else { return self.add_other(record) };
+        let last = LastMessage {
+            body_bytes: message.body.len() as u64,
+            arrived_us: message.arrived_us,
+            flags: flags_of(message),
+        };
+        self.last = Some(last);
+        self.message(*queue, last.run(*position, last.body_bytes + MESSAGE_OVERHEAD_BYTES));
+    }
+
+    /// A record that is no whole message.
+    fn add_other(&mut self, record: &Record<'_>) {
         match *record {
+            Record::Message { .. } => unreachable!("a whole message"),
             Record::Queue { uid, .. } => self.frame_queues.push(FrameEntry { uid, level: 0, queue: None }),
-            Record::Message { queue, position, message } => {
-                let last = LastMessage {
-                    body_bytes: message.body.len() as u64,
-                    arrived_us: message.arrived_us,
-                    flags: flags_of(&message),
-                };
-                self.last = Some(last);
-                self.message(queue, last.run(position, last.body_bytes + MESSAGE_OVERHEAD_BYTES));
-            }
             Record::Again { queue, position } => {
                 if let Some(last) = self.last {
                     self.message(queue, last.run(position, MESSAGE_OVERHEAD_BYTES));

@@ -205,6 +205,47 @@ fn a_message_of_64_bytes_takes_68() {
 }
 
 #[test]
+fn messages_share_a_head_only_if_every_part_of_it_is_the_same() {
+    let heads: [[&[u8]; 4]; 13] = [
+        [b"", b"", b"", b""],
+        [b"", b"", b"", b"\x01k"],
+        [b"", b"key", b"\x10\x00\x02", b""],
+        [b"", b"kez", b"\x10\x00\x02", b""],
+        [b"", b"key", b"\x10\x00\x01", b""],
+        [b"", b"ke", b"y\x10\x00\x02", b""],
+        [b"", b"key", b"\x10\x00", b"\x02"],
+        [b"k", b"ey", b"\x10\x00\x02", b""],
+        [b"key", b"", b"\x10\x00\x02", b""],
+        [b"", b"", b"\x10\x00\x02", b"key"],
+        [b"", b"key", b"", b"\x10\x00\x02"],
+        [b"", b"", b"\x10\x00\x02", b""],
+        [b"", b"key", b"", b""],
+    ];
+    // Every one behind every other one, and behind itself.
+    let pairs = heads.iter().flat_map(|first| heads.iter().flat_map(move |second| [first, second, second]));
+    let expected: Vec<_> = pairs.collect();
+    let mut writer = Writer::new();
+    for (position, parts) in expected.iter().enumerate() {
+        let [exchange, routing_key, properties, bcc] = **parts;
+        let message = StoredMessage { exchange, routing_key, properties, bcc, arrived_us: 1, body: b"body" };
+        writer.put(|group, cursors| group.message(&mut cursors[0], Position(position as u64), &message));
+    }
+    writer.flush();
+    let frame = Frame::read(&writer.written).expect("one frame has them all");
+    let mut reader = RecordReader::new(&frame);
+    let mut found = Vec::new();
+    while let Some(record) = reader.next_record().expect("records that were just written") {
+        if let Record::Message { message: StoredMessage { exchange, routing_key, properties, bcc, .. }, .. } = record {
+            found.push([exchange, routing_key, properties, bcc]);
+        }
+    }
+    assert!(found.iter().eq(expected.iter().copied()), "{found:?}");
+    // What repeats is written once.
+    let repeated = heads.len() * heads.len();
+    assert!(frame.header.records as usize <= 1 + expected.len() + expected.len() - repeated);
+}
+
+#[test]
 fn a_body_is_written_once_for_all_its_queues() {
     let mut writer = Writer::new();
     writer.write(&Op::Message { queue: 0, position: 5, key: 1, arrived_us: 9, body: vec![1; 1024] });
