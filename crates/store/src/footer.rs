@@ -15,7 +15,7 @@ pub(crate) use summary::SegmentSummary;
 
 use crate::ids::{Block, FrameSequence, LogId, SegmentId, SegmentNumber, StoreTag};
 use crate::limits::{BLOCK_BYTES, FOOTER_BYTES_MAX};
-use crate::record::Record;
+use crate::record::{QueuedRecord, Record};
 use crate::segment_header::SegmentStart;
 use coding::{EntryDecoder, EntryEncoder};
 use std::fmt;
@@ -225,6 +225,12 @@ impl FooterWriter {
     #[inline]
     pub fn add(&mut self, record: &Record<'_>) {
         self.summary.add(record);
+    }
+
+    /// A whole message of the frame.
+    #[inline]
+    pub(crate) fn add_message(&mut self, record: &QueuedRecord<'_, '_>) {
+        self.summary.add_message(record);
     }
 
     /// Hands the entries over that are complete.

@@ -425,7 +425,10 @@ impl Group {
         }
         let mut rest = &self.buffer[head.start..self.at];
         parts.iter().all(|part| {
-            varint::read(&mut rest).is_some() && rest.split_off(..part.len()).is_some_and(|written| written == *part)
+            // Empty parts are equal and not compared: their bytes may be in memory that is not mapped, where the C library's
+            // comparison of nothing takes 84 ns in place of 2, as its masked loads fault.
+            varint::read(&mut rest).is_some()
+                && rest.split_off(..part.len()).is_some_and(|written| part.is_empty() || written == *part)
         })
     }
 

@@ -411,11 +411,18 @@ impl LogWriter {
     }
 }
 
+/// Why the records of a group parse.
+const OWN_GROUP: &str = "a group that was filled by this program";
+
 /// Adds a group to the footer of its segment. It is written from this byte of its buffer on, at this block.
 fn add_group(footer: &mut FooterWriter, group: &Group, block: Block, from: usize) {
     for (start, mut records) in group.frames() {
         footer.begin_frame(Block(block.0 + ((start - from) / BLOCK_BYTES) as u32));
-        while let Some(record) = records.next_record().expect("a group that was filled by this program") {
+        loop {
+            while let Some(record) = records.next_of_same_queue() {
+                footer.add_message(&record.expect(OWN_GROUP));
+            }
+            let Some(record) = records.next_record().expect(OWN_GROUP) else { break };
             footer.add(&record);
         }
     }

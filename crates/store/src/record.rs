@@ -103,6 +103,14 @@ pub enum Record<'a> {
     },
 }
 
+/// A whole message where its reader has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct QueuedRecord<'r, 'a> {
+    pub queue: FrameQueue,
+    pub position: Position,
+    pub message: &'r StoredMessage<'a>,
+}
+
 /// The records of a frame that checked out do not parse: a fault of the program that wrote them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordFault;
@@ -218,12 +226,31 @@ impl<'a> RecordReader<'a> {
         }))
     }
 
+    /// The next record if it is a whole message of the same queue as the one before, as most of a log are; `None` in front of
+    /// any other one. What it refers to is not copied.
+    #[inline]
+    pub(crate) fn next_of_same_queue(&mut self) -> Option<Result<QueuedRecord<'_, 'a>, RecordFault>> {
+        let (&tag, rest) = self.rest.split_first()?;
+        if tag != tag::MESSAGE_OF_SAME_QUEUE || self.left == 0 {
+            return None;
+        }
+        (self.rest, self.left) = (rest, self.left - 1);
+        let queue = self.last_queue;
+        let Some(position) = self.read_message(queue) else { return Some(Err(RecordFault)) };
+        Some(Ok(QueuedRecord { queue: FrameQueue(queue), position, message: &self.message }))
+    }
+
     #[inline]
     fn message(&mut self, queue: u32) -> Option<Record<'a>> {
+        let position = self.read_message(queue)?;
+        Some(Record::Message { queue: FrameQueue(queue), position, message: self.message })
+    }
+
+    #[inline]
+    fn read_message(&mut self, queue: u32) -> Option<Position> {
         self.time()?;
         self.message.body = self.bytes()?;
-        let position = self.next_position(queue)?;
-        Some(Record::Message { queue: FrameQueue(queue), position, message: self.message })
+        self.next_position(queue)
     }
 
     #[inline]

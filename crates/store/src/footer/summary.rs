@@ -8,7 +8,7 @@
 use super::entry::{FooterEntry, FooterQueue, MessageRun};
 use crate::ids::{Block, Position, QueueUid};
 use crate::limits::{EXTENT_BLOCKS, MESSAGE_OVERHEAD_BYTES};
-use crate::record::{FrameQueue, Record, StoredMessage};
+use crate::record::{FrameQueue, QueuedRecord, Record, StoredMessage};
 use crate::uid_map::UidHasher;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -131,18 +131,25 @@ impl SegmentSummary {
         self.entries.push(FooterEntry::Messages { queue, run: message });
     }
 
+    /// A whole message of the frame.
+    #[inline]
+    pub fn add_message(&mut self, record: &QueuedRecord<'_, '_>) {
+        let &QueuedRecord { queue, position, message } = record;
+        let last = LastMessage {
+            body_bytes: message.body.len() as u64,
+            arrived_us: message.arrived_us,
+            flags: flags_of(message),
+        };
+        self.last = Some(last);
+        self.message(queue, last.run(position, last.body_bytes + MESSAGE_OVERHEAD_BYTES));
+    }
+
     /// A record of the frame.
     pub fn add(&mut self, record: &Record<'_>) {
         match *record {
             Record::Queue { uid, .. } => self.frame_queues.push(FrameEntry { uid, level: 0, queue: None }),
             Record::Message { queue, position, message } => {
-                let last = LastMessage {
-                    body_bytes: message.body.len() as u64,
-                    arrived_us: message.arrived_us,
-                    flags: flags_of(&message),
-                };
-                self.last = Some(last);
-                self.message(queue, last.run(position, last.body_bytes + MESSAGE_OVERHEAD_BYTES));
+                self.add_message(&QueuedRecord { queue, position, message: &message });
             }
             Record::Again { queue, position } => {
                 if let Some(last) = self.last {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::frame::Frame;
-use crate::record::{Record, RecordReader};
+use crate::record::{QueuedRecord, Record, RecordFault, RecordReader};
 use proptest::prelude::*;
 
 const CHAIN: Chain =
@@ -156,6 +156,27 @@ fn read(mut bytes: &[u8]) -> Vec<Op> {
     ops
 }
 
+/// The records of a frame, whole messages by the short way wherever there is one.
+fn read_by_the_short_way<'a>(frame: &Frame<'a>) -> Result<Vec<Record<'a>>, RecordFault> {
+    let mut reader = RecordReader::new(frame);
+    let mut records = Vec::new();
+    loop {
+        while let Some(record) = reader.next_of_same_queue() {
+            let QueuedRecord { queue, position, message } = record?;
+            records.push(Record::Message { queue, position, message: *message });
+        }
+        match reader.next_record()? {
+            Some(record) => records.push(record),
+            None => return Ok(records),
+        }
+    }
+}
+
+fn read_one_by_one<'a>(frame: &Frame<'a>) -> Result<Vec<Record<'a>>, RecordFault> {
+    let mut reader = RecordReader::new(frame);
+    std::iter::from_fn(|| reader.next_record().transpose()).collect()
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let queue = 0usize..4;
     let position = prop_oneof![0u64..20, Just(1 << 56), any::<u64>().prop_map(|position| position >> 1)];
@@ -190,6 +211,12 @@ proptest! {
         ops.iter().for_each(|op| writer.write(op));
         writer.flush();
         prop_assert!(read(&writer.written) == ops);
+        let mut bytes = &writer.written[..];
+        while !bytes.is_empty() {
+            let frame = Frame::read(bytes).expect("a frame");
+            prop_assert!(read_by_the_short_way(&frame) == read_one_by_one(&frame));
+            bytes = &bytes[frame.header.blocks() as usize * BLOCK_BYTES..];
+        }
     }
 }
 
@@ -202,6 +229,47 @@ fn a_message_of_64_bytes_takes_68() {
     writer.flush();
     let each = writer.written.len() as f64 / 10_000.0;
     assert!(each < 68.5, "{each} bytes a message");
+}
+
+#[test]
+fn messages_share_a_head_only_if_every_part_of_it_is_the_same() {
+    let heads: [[&[u8]; 4]; 13] = [
+        [b"", b"", b"", b""],
+        [b"", b"", b"", b"\x01k"],
+        [b"", b"key", b"\x10\x00\x02", b""],
+        [b"", b"kez", b"\x10\x00\x02", b""],
+        [b"", b"key", b"\x10\x00\x01", b""],
+        [b"", b"ke", b"y\x10\x00\x02", b""],
+        [b"", b"key", b"\x10\x00", b"\x02"],
+        [b"k", b"ey", b"\x10\x00\x02", b""],
+        [b"key", b"", b"\x10\x00\x02", b""],
+        [b"", b"", b"\x10\x00\x02", b"key"],
+        [b"", b"key", b"", b"\x10\x00\x02"],
+        [b"", b"", b"\x10\x00\x02", b""],
+        [b"", b"key", b"", b""],
+    ];
+    // Every one behind every other one, and behind itself.
+    let pairs = heads.iter().flat_map(|first| heads.iter().flat_map(move |second| [first, second, second]));
+    let expected: Vec<_> = pairs.collect();
+    let mut writer = Writer::new();
+    for (position, parts) in expected.iter().enumerate() {
+        let [exchange, routing_key, properties, bcc] = **parts;
+        let message = StoredMessage { exchange, routing_key, properties, bcc, arrived_us: 1, body: b"body" };
+        writer.put(|group, cursors| group.message(&mut cursors[0], Position(position as u64), &message));
+    }
+    writer.flush();
+    let frame = Frame::read(&writer.written).expect("one frame has them all");
+    let mut reader = RecordReader::new(&frame);
+    let mut found = Vec::new();
+    while let Some(record) = reader.next_record().expect("records that were just written") {
+        if let Record::Message { message: StoredMessage { exchange, routing_key, properties, bcc, .. }, .. } = record {
+            found.push([exchange, routing_key, properties, bcc]);
+        }
+    }
+    assert!(found.iter().eq(expected.iter().copied()), "{found:?}");
+    // What repeats is written once.
+    let repeated = heads.len() * heads.len();
+    assert!(frame.header.records as usize <= 1 + expected.len() + expected.len() - repeated);
 }
 
 #[test]
@@ -233,14 +301,18 @@ fn a_record_that_does_not_fit_leaves_the_group_as_it_was() {
 #[test]
 fn a_frame_whose_records_do_not_parse_is_a_fault() {
     let mut writer = Writer::new();
-    writer.write(&Op::Message { queue: 0, position: 5, key: 1, arrived_us: 9, body: vec![1; 20] });
+    for position in [5, 6] {
+        writer.write(&Op::Message { queue: 0, position, key: 1, arrived_us: 9, body: vec![1; 20] });
+    }
     writer.flush();
     let len = Frame::read(&writer.written).expect("a frame").records.len();
     for cut in 0..len {
         let frame = Frame::read(&writer.written).expect("a frame");
         let cut = Frame { records: &frame.records[..cut], ..frame };
-        let mut reader = RecordReader::new(&cut);
-        let end = std::iter::from_fn(|| reader.next_record().transpose()).find(Result::is_err);
-        assert!(end.is_some(), "records of {} bytes", cut.records.len());
+        let read = [read_one_by_one(&cut), read_by_the_short_way(&cut)];
+        assert_eq!(read, [Err(RecordFault), Err(RecordFault)], "records of {} bytes", cut.records.len());
     }
+    let whole = Frame::read(&writer.written).expect("a frame");
+    assert_eq!(read_by_the_short_way(&whole), read_one_by_one(&whole));
+    assert_eq!(read_by_the_short_way(&whole).map(|records| records.len()), Ok(3), "a queue and its messages");
 }
