@@ -129,6 +129,11 @@ impl SimulatedDisk {
         blocks
     }
 
+    /// The first block of a segment behind those that were ever written, whatever its number was then. All that follows is zeros.
+    pub fn written_end(&self, segment: SegmentId) -> Block {
+        Block(self.segments.get(&segment).map_or(0, SimulatedSegment::written_end))
+    }
+
     /// Whether a scan of a log finds that nothing can be read.
     pub fn set_unreadable(&mut self, is_unreadable: bool) {
         self.is_unreadable = is_unreadable;

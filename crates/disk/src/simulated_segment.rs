@@ -20,6 +20,11 @@ impl SimulatedSegment {
         SimulatedSegment { blocks, written: HashMap::new() }
     }
 
+    /// The block behind the last one that was written.
+    pub fn written_end(&self) -> u32 {
+        self.written.keys().max().map_or(0, |last| last + 1)
+    }
+
     /// Takes off what is at a block and behind it.
     pub fn truncate(&mut self, end: Block) -> Vec<(Block, Box<[u8; BLOCK_BYTES]>)> {
         self.blocks = end.0;

@@ -58,6 +58,7 @@ impl SimulatedBroker {
     pub fn crash(&mut self, kind: CrashKind) {
         self.is_up = false;
         self.past_work_per_turn_max = self.work_per_turn_max();
+        self.past_messages_moved = self.messages_moved();
         // The shards end before their disks are told: a process that is gone asks for nothing.
         self.connections.clear();
         self.shards.clear();
@@ -72,9 +73,11 @@ impl SimulatedBroker {
         now: Instant,
     ) -> Result<Vec<Vec<Damage>>, String> {
         let (ticks, lives, most) = (self.ticks, self.lives + 1, self.work_per_turn_max());
+        let moved = self.messages_moved();
         let BegunLife { broker, damage } = SimulatedBroker::begin(options, self.disks.clone(), on_damage, now)?;
         *self = broker;
         (self.ticks, self.lives, self.past_work_per_turn_max) = (ticks, lives, most);
+        self.past_messages_moved = moved;
         Ok(damage)
     }
 

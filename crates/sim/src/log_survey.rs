@@ -203,6 +203,8 @@ pub struct LogSurvey {
     lost: BTreeSet<usize>,
     /// The first block of a segment is damaged: where the log begins may not be known.
     has_lost_header: bool,
+    /// The last frame is damaged, and nothing says how it ended: a log that went on behind it would not fit what a backup has.
+    pub has_lost_end: bool,
     /// Writes may lie elsewhere.
     is_astray: bool,
 }
@@ -228,6 +230,7 @@ impl LogSurvey {
             proven: BTreeSet::new(),
             lost,
             has_lost_header,
+            has_lost_end: false,
             is_astray,
         };
         survey.find_proof(disk, &kept);
@@ -247,6 +250,9 @@ impl LogSurvey {
                 false => _ = self.hit.insert(at),
             }
         }
+        if !self.is_astray {
+            readable.extend(torn_frames(disk, &kept.end));
+        }
         let segments = kept.end.segments.iter().filter(|start| {
             let id = SegmentId { log: kept.end.chain.log, number: start.number };
             read(disk, id, Block(0), BLOCK_BYTES)
@@ -259,6 +265,9 @@ impl LogSurvey {
         };
         let sequence_of = |at: &usize| self.log.frames[*at].header.sequence;
         self.proven = self.hit.iter().copied().filter(|at| is_proven(sequence_of(at))).collect();
+        self.has_lost_end = self.proven.last().is_some_and(|last| {
+            last + 1 == self.log.frames.len() && begun.is_none_or(|first| first <= sequence_of(last))
+        });
     }
 
     /// Whether a start must refuse.
@@ -311,6 +320,27 @@ fn read(disk: &mut SimulatedDisk, segment: SegmentId, block: Block, bytes: usize
     let mut buffer = AlignedBuffer::new(bytes);
     let filled = disk.read(segment, block, &mut buffer).ok()?;
     (filled == bytes).then_some(buffer)
+}
+
+/// Frames behind the end of the undamaged log: parts of a write that was under way when the power failed. They do not count, but
+/// what they say of those before them is true.
+fn torn_frames(disk: &mut SimulatedDisk, end: &LogEnd) -> Vec<FrameHeader> {
+    let (log, last) = (end.chain.log, end.segments.last().map(|start| start.number));
+    let numbers = disk.segments(log).into_iter().filter(|number| last.is_none_or(|last| *number >= last));
+    let mut found = Vec::new();
+    for id in numbers.map(|number| SegmentId { log, number }) {
+        let blocks = disk.written_end(id).0 as usize;
+        let Some(bytes) = read(disk, id, Block(0), blocks * BLOCK_BYTES) else { continue };
+        let mut at = 1;
+        while at < blocks {
+            let frame = Frame::read(&bytes[at * BLOCK_BYTES..]).ok().map(|frame| frame.header);
+            let own =
+                frame.filter(|header| (header.store, header.log, header.segment) == (store_tag(), log, id.number));
+            at += own.as_ref().map_or(1, |header| header.blocks() as usize);
+            found.extend(own.filter(|header| header.sequence >= end.chain.next));
+        }
+    }
+    found
 }
 
 fn is_readable(disk: &mut SimulatedDisk, frame: &SurveyedFrame) -> bool {
@@ -366,6 +396,45 @@ mod tests {
             assert_eq!((found.violation(), found.is_reported()), (None, is_reported), "{hit:?}");
             assert_eq!(found.lost.iter().copied().collect::<Vec<_>>(), lost);
         }
+    }
+
+    /// A frame, and behind it a group of several whose write the power failure tears.
+    fn torn_log(seed: u64) -> SimulatedDisk {
+        let mut disk = SimulatedDisk::new(seed, DiskFaults::default());
+        let mut writer = LogWriter::new(LogEnd::empty(store_tag(), LOG), SEGMENT_BYTES_MIN);
+        let mut is_first_durable = false;
+        writer.append(|group| group.definition(1, &[1; 100]));
+        loop {
+            while let Some(request) = writer.poll(0, true) {
+                let is_write = matches!(request, store::Request::Write { .. });
+                disk.submit(request);
+                if is_write && is_first_durable {
+                    disk.cut_power();
+                    return disk;
+                }
+            }
+            disk.set_now(disk.due_us().expect("something is under way"));
+            let event = disk.poll().and_then(|completion| writer.complete(completion, 0));
+            if let Some(LogEvent::Durable(_)) = event {
+                is_first_durable = true;
+                (2..5).for_each(|version| _ = writer.append(|group| group.definition(version, &[2; 40_000])));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_torn_write_proves_what_was_before_it() {
+        let is_proof = |disk: &mut SimulatedDisk| {
+            let mut end = LogEnd::empty(store_tag(), LOG);
+            end.chain.next = FrameSequence(2);
+            survey(disk).frames().len() == 1 && !torn_frames(disk, &end).is_empty()
+        };
+        let mut found = (0..200).map(torn_log).filter_map(|mut disk| is_proof(&mut disk).then_some(disk));
+        let mut disk = found.next().expect("some writes lose their first frame alone");
+        let SurveyedFrame { segment, block, .. } = survey(&mut disk).frames()[0];
+        disk.flip_bit(segment, block, 300);
+        let damaged = survey(&mut disk);
+        assert_eq!((damaged.violation(), damaged.is_reported(), damaged.has_lost_end), (None, true, true));
     }
 
     #[test]

@@ -18,10 +18,14 @@ static HEAP: slab::Heap = slab::Heap;
 
 const USAGE: &str = "\
 usage: harrier-sim --seed N [--whole]          run one seed; if it fails, show the end of its trace, or all of it
-       harrier-sim --seeds A..B [--threads N]  run the seeds from A to B, without B
-       harrier-sim --seconds S [--from A] [--threads N]
+       harrier-sim --seeds A..B [--threads N] [--keep-going]
+                                               run the seeds from A to B, without B
+       harrier-sim --seconds S [--from A] [--threads N] [--keep-going]
                                                run seeds from A (0) for S seconds
-With --federation: several brokers, joined by links. With --durable: one broker with a store, which crashes.";
+With --federation: several brokers, joined by links. With --durable: one broker with a store, which crashes.
+A seed that fails ends the run, and is shown. With --keep-going the others are run all the same, each that fails is named at
+once, and all of them at the end, with the first one shown. A panic ends the run in any case, and names its seed.
+The status is 0 if no seed fails, 1 if one does, 2 if the arguments are not understood, 130 after Ctrl-C.";
 
 /// The exit status that a shell expects of a program that Ctrl-C stopped.
 const INTERRUPTED: u8 = 130;
@@ -53,16 +57,21 @@ fn main() -> ExitCode {
         let (from, to) = text.split_once("..")?;
         Some(from.parse().ok()?..to.parse().ok()?)
     });
+    if has("--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let keeps_going = has("--keep-going");
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = number("--threads").unwrap_or(Ok(cores as u64));
     match (number("--seed"), range, number("--seconds"), number("--from").unwrap_or(Ok(0)), threads) {
         (Some(Ok(seed)), None, None, ..) => run_one(mode, seed, has("--whole")),
         (None, Some(seeds), None, _, Ok(threads)) => {
-            run_many(&SeedPlan { mode, seeds, time: None, threads: threads as usize })
+            run_many(&SeedPlan { mode, seeds, time: None, threads: threads as usize, keeps_going })
         }
         (None, None, Some(Ok(seconds)), Ok(from), Ok(threads)) => {
             let (seeds, time) = (from..u64::MAX, Some(Duration::from_secs(seconds)));
-            run_many(&SeedPlan { mode, seeds, time, threads: threads as usize })
+            run_many(&SeedPlan { mode, seeds, time, threads: threads as usize, keeps_going })
         }
         _ => {
             eprintln!("{USAGE}");
@@ -108,8 +117,12 @@ fn run_many(plan: &SeedPlan) -> ExitCode {
             println!("interrupted; no promise broken until then");
             ExitCode::from(INTERRUPTED)
         }
-        RunsEnd::Failed(failure) => {
-            println!("{failure}");
+        RunsEnd::Failed { first, seeds } => {
+            println!("{first}");
+            if seeds.len() > 1 {
+                let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+                println!("{} seeds fail: {}", seeds.len(), seeds.join(" "));
+            }
             ExitCode::FAILURE
         }
     }

@@ -138,7 +138,7 @@ impl SimulatedWorld {
         }
         // Without all its definitions a broker has none: those come from a backup.
         disks.definitions.with(SimulatedDisk::repair);
-        let is_beyond_repair = |survey: &LogSurvey| survey.reported.is_err();
+        let is_beyond_repair = |survey: &LogSurvey| survey.reported.is_err() || survey.has_lost_end;
         if restores || surveys.iter().flatten().any(is_beyond_repair) {
             self.trace.note(|| format!("a backup of broker {broker} is restored"));
             disks.messages.iter().for_each(|disk| disk.with(SimulatedDisk::repair));

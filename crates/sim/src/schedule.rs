@@ -6,6 +6,7 @@ use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientEvent;
 use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX, WORK_BEYOND_BUDGET_MAX};
 use crate::settings::{Schedule, TurnOrder};
+use crate::simulated_broker::SimulatedBroker;
 use crate::simulated_client::{ConnectionState, SimulatedClient};
 use crate::world::SimulatedWorld;
 use link::sim::SimSide;
@@ -93,6 +94,8 @@ impl SimulatedWorld {
         if !self.trace.has_failed() {
             workload.finish(self);
         }
+        let moved: u64 = self.brokers.iter().map(SimulatedBroker::messages_moved).sum();
+        (self.tally.moved, self.tally.runs_moving) = (moved, u64::from(moved > 0));
         self.tally.ticks = self.brokers.iter().map(|broker| broker.ticks).sum();
         self.tally.digest = self.trace.digest;
     }

@@ -25,6 +25,8 @@ pub struct SeedPlan {
     pub time: Option<Duration>,
     /// How many run at once.
     pub threads: usize,
+    /// A seed that fails does not end the run.
+    pub keeps_going: bool,
 }
 
 /// How a number of runs ended.
@@ -33,8 +35,13 @@ pub enum RunsEnd {
     Done,
     /// Ctrl-C was pressed.
     Interrupted,
-    /// A seed failed.
-    Failed(Box<SeedFailure>),
+    /// Seeds failed.
+    Failed {
+        /// The one with the lowest number.
+        first: Box<SeedFailure>,
+        /// All of them, ascending.
+        seeds: Vec<u64>,
+    },
 }
 
 /// What the threads share.
@@ -43,6 +50,7 @@ struct SharedRuns {
     next: AtomicU64,
     end: u64,
     stopped: Arc<AtomicBool>,
+    keeps_going: bool,
     sums: Mutex<(u64, Tally)>,
 }
 
@@ -66,8 +74,11 @@ impl SharedRuns {
                     sums.1 += tally;
                 }
                 Err(failure) => {
-                    // The other threads finish their seeds, and one of those may be smaller.
-                    self.stopped.store(true, Ordering::Relaxed);
+                    if !self.keeps_going {
+                        // The other threads finish their seeds, and one of those may be smaller.
+                        self.stopped.store(true, Ordering::Relaxed);
+                    }
+                    self.sums.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
                     // There is no receiver only if the program is ending anyway.
                     let _unreceived = failures.send(failure);
                 }
@@ -85,10 +96,12 @@ pub fn run_seeds(plan: &SeedPlan, interrupted: &Arc<AtomicBool>) -> RunsEnd {
         next: AtomicU64::new(plan.seeds.start),
         end: plan.seeds.end,
         stopped: Arc::clone(interrupted),
+        keeps_going: plan.keeps_going,
         sums: Mutex::new((0, Tally::default())),
     };
     let shown = std::io::stderr().is_terminal();
     let mut first: Option<Box<SeedFailure>> = None;
+    let mut seeds = Vec::new();
     std::thread::scope(|scope| {
         let (sender, failures) = channel();
         for _ in 0..plan.threads.max(1) {
@@ -99,7 +112,13 @@ pub fn run_seeds(plan: &SeedPlan, interrupted: &Arc<AtomicBool>) -> RunsEnd {
         loop {
             match failures.recv_timeout(PROGRESS_EVERY) {
                 Ok(failure) => {
-                    if first.as_ref().is_none_or(|first| failure.settings.seed < first.settings.seed) {
+                    let seed = failure.settings.seed;
+                    seeds.push(seed);
+                    if plan.keeps_going {
+                        let clear = if shown { "\r\x1b[K" } else { "" };
+                        println!("{clear}seed {seed} fails: {}", failure.violation);
+                    }
+                    if first.as_ref().is_none_or(|first| seed < first.settings.seed) {
                         first = Some(failure);
                     }
                 }
@@ -125,7 +144,10 @@ pub fn run_seeds(plan: &SeedPlan, interrupted: &Arc<AtomicBool>) -> RunsEnd {
         plan.threads
     );
     match first {
-        Some(failure) => RunsEnd::Failed(failure),
+        Some(first) => {
+            seeds.sort_unstable();
+            RunsEnd::Failed { first, seeds }
+        }
         None if count == plan.seeds.end.saturating_sub(start_seed)
             || plan.time.is_some_and(|time| start.elapsed() >= time) =>
         {

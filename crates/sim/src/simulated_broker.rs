@@ -83,6 +83,8 @@ pub struct SimulatedBroker {
     pub lives: u32,
     /// The most work that a turn has done in its lives that are over.
     pub(crate) past_work_per_turn_max: u64,
+    /// Messages that were moved within its logs in its lives that are over.
+    pub(crate) past_messages_moved: u64,
     /// What its code has allocated.
     pub(crate) heap: BrokerHeap,
     /// What its store is on.
@@ -129,6 +131,7 @@ impl SimulatedBroker {
             is_up: true,
             lives: 1,
             past_work_per_turn_max: 0,
+            past_messages_moved: 0,
             heap,
             disks,
             disks_heap_bytes,
@@ -332,6 +335,12 @@ impl SimulatedBroker {
     pub fn work_per_turn_max(&self) -> u64 {
         let shards = self.shards.iter().map(|node| node.shard.broker().counters().work_per_turn_max);
         shards.max().unwrap_or(0).max(self.past_work_per_turn_max)
+    }
+
+    /// Messages that were moved so that their segments could be given back, in this life and those before.
+    pub fn messages_moved(&self) -> u64 {
+        let stores = self.shards.iter().filter_map(|node| node.shard.store_metrics());
+        self.past_messages_moved + stores.map(|store| store.messages.log.messages_moved).sum::<u64>()
     }
 
     /// Bytes of the heap that its code holds and that it does not account for as definitions or lists of messages; without what

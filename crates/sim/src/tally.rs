@@ -77,6 +77,10 @@ pub struct Tally {
     pub lossy_starts: u64,
     /// Stores that were written anew for another number of shards.
     pub reshardings: u64,
+    /// Messages that were moved within their logs, so that segments could be given back.
+    pub moved: u64,
+    /// Runs in which some were.
+    pub runs_moving: u64,
     /// Messages that starts without what was missing have lost.
     pub lost: u64,
     /// Deliveries of messages that were published before a crash.
@@ -100,8 +104,8 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes clean_stops disk_failures full_disks damages refused_starts lossy_starts reshardings lost
-            recovered ticks
+            forced stops reroutes crashes clean_stops disk_failures full_disks damages refused_starts lossy_starts reshardings moved
+            runs_moving lost recovered ticks
         }
     }
 }
@@ -134,8 +138,9 @@ impl Display for Tally {
                 f,
                 "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk, {} deliveries of what was \
                  published before; {full_disks} disks full, {damages} places damaged, {refused_starts} starts refused, \
-                 {lossy_starts} without {} messages that were damaged, {} with another number of shards; ",
-                self.recovered, self.lost, self.reshardings
+                 {lossy_starts} without {} messages that were damaged, {} with another number of shards; {} messages moved, \
+                 in {} runs; ",
+                self.recovered, self.lost, self.reshardings, self.moved, self.runs_moving
             )?;
         }
         write!(f, "{} ticks; digest {:016x}", self.ticks, self.digest)

@@ -205,7 +205,7 @@ pub fn scan(
             None => scan.read_segment(place, &mut buffer)?,
         };
     }
-    scan.end_search();
+    scan.end_log()?;
     let Scan { mut chain, segments, frames, torn_frames, damage, footers_used, .. } = scan;
     chain.synced = FrameSequence(chain.next.0 - 1);
     // Segments are used in their order: what is unused behind the last one was made ahead.
@@ -273,6 +273,8 @@ struct Search {
     resume: Option<(Place, FrameHeader)>,
     /// Frames that were found.
     frames: u64,
+    /// The last frame that had been durable, as one of these says.
+    synced: FrameSequence,
 }
 
 struct Scan<'a, R, V> {
@@ -380,7 +382,7 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
     /// The next frame is not here.
     fn miss(&mut self, from: Place) {
         if self.search.is_none() {
-            self.search = Some(Search { from, resume: None, frames: 0 });
+            self.search = Some(Search { from, resume: None, frames: 0, synced: FrameSequence(0) });
         }
     }
 
@@ -404,13 +406,16 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         let Frame { header, crc, records: _ } = *frame;
         if (header.sequence, header.previous_crc) != (self.chain.next, self.chain.previous_crc) {
             self.miss(place);
-            if let Some(search) = &mut self.search
-                && header.sequence >= self.chain.next
-            {
+            let Some(search) = &mut self.search else { return Ok(None) };
+            if header.sequence >= self.chain.next {
                 search.resume.get_or_insert((place, header));
                 search.frames += 1;
             }
-            return if header.synced >= self.chain.next { self.resume_behind_damage() } else { Ok(None) };
+            search.synced = search.synced.max(header.synced);
+            // Of frames that are missing and were not durable, what follows never counted.
+            let synced = search.synced;
+            let is_all_durable = search.resume.is_some_and(|(_, resume)| resume.sequence <= synced.next());
+            return if synced >= self.chain.next && is_all_durable { self.resume_behind_damage() } else { Ok(None) };
         }
         self.end_search();
         let number = header.segment;
@@ -453,6 +458,20 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         }
         self.visitor.on_damage(&damage);
         self.damage.push(damage);
+        Ok(())
+    }
+
+    /// Nothing follows. Some of what is missing had been durable, or nothing; behind that the log ends.
+    fn end_log(&mut self) -> Result<(), ScanError> {
+        let Some(search) = &self.search else { return Ok(()) };
+        let (synced, frames) = (search.synced, search.frames);
+        if synced >= self.chain.next {
+            self.report(synced.next())?;
+            // Nothing can be read that would say how the last of them ended.
+            (self.chain.next, self.chain.previous_crc) = (synced.next(), 0);
+            self.torn_frames += frames;
+        }
+        self.end_search();
         Ok(())
     }
 

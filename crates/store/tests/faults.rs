@@ -388,6 +388,46 @@ fn a_flipped_bit_in_what_a_later_frame_proves_is_damage_and_the_rest_is_read() {
 }
 
 #[test]
+fn behind_damage_a_torn_write_counts_no_more_than_without() {
+    let mut world = world(7);
+    let mut writer = LogWriter::new(LogEnd::empty(STORE, LOG), SEGMENT_BYTES_MIN);
+    let mut first_blocks = Vec::new();
+    // One frame, and a group of three that proves it.
+    for group in [0..1, 1..4] {
+        group.for_each(|number| _ = writer.append(|group| group.definition(number, &[number as u8; 40_000])));
+        while let Some(request) = writer.poll(0, true) {
+            match request {
+                Request::Make { segment, .. } => {
+                    world.segments.0.insert(segment.number, HashMap::new());
+                    writer.complete(Completion::Made { segment, result: Ok(()) }, 0);
+                }
+                Request::Write { segment, block, group } => {
+                    first_blocks.push(block.0);
+                    world.segments.write(segment.number, block, group.bytes(), || true);
+                    writer.complete(Completion::Written { segment, group, result: Ok(()) }, 0);
+                }
+                _ => panic!("this writer does nothing else"),
+            }
+        }
+    }
+    let (_, whole) = read(&world.segments, OnDamage::Fail);
+    assert_eq!(whole.numbers(), [0, 1, 2, 3]);
+    assert!(whole.frames.len() > 2, "the second group has several frames");
+    // It was torn: its first frame is not there, and others are.
+    world.segments.block_mut(SegmentNumber(1), first_blocks[1]).fill(0);
+    let (result, found) = read(&world.segments, OnDamage::Fail);
+    assert!(result.is_ok() && found.numbers() == [0], "{result:?}");
+    world.segments.block_mut(SegmentNumber(1), whole.frames[0].block.0)[100] ^= 1;
+    let (result, found) = read(&world.segments, OnDamage::Skip);
+    let ScanResult { end, damage, torn_frames, .. } = result.expect("it goes on in spite of damage");
+    let [damage] = damage[..] else { panic!("{damage:?}") };
+    assert_eq!((damage.first, damage.next), (FrameSequence(1), FrameSequence(2)), "what had been durable is missing");
+    assert!(found.numbers().is_empty() && end.chain.next == FrameSequence(2), "what was not did not count before");
+    assert_eq!(torn_frames, whole.frames.len() as u64 - 2);
+    assert_eq!(read(&world.segments, OnDamage::Fail).0, Err(ScanError::Damaged(damage)));
+}
+
+#[test]
 fn with_a_mark_behind_it_each_flipped_bit_is_damage() {
     let mut world = world(7);
     let mut writer = LogWriter::new(LogEnd::empty(STORE, LOG), SEGMENT_BYTES_MIN);

@@ -1,6 +1,7 @@
 //! Logs of messages from a seed, with power cuts: after each, what was durable and not settled is there, what was durably
 //! settled is not, and commits count as a whole.
 
+mod fetches;
 mod footers;
 mod limits;
 mod messages;

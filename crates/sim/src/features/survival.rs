@@ -87,7 +87,8 @@ impl DeliveryState {
         self.stored = StoredDelivery {
             is_marked: self.times > 0,
             is_settled: self.settled == SettlementProgress::Proven,
-            returns: self.returns.checked_ilog2().unwrap_or(0),
+            // A rest without a delivery takes nothing back.
+            returns: self.returns.checked_ilog2().unwrap_or(0).max(self.stored.returns),
         };
     }
 

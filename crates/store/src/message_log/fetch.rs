@@ -120,6 +120,15 @@ impl<M: LoggedMessage + Clone> Fetch<M> {
         Some(Wanted { group, last: following.map(|run| run.group).max().unwrap_or(group) })
     }
 
+    /// Whether all that it waits for was settled meanwhile: then no read and no write lets it go on.
+    pub fn waits_for_nothing(&self, sources: &mut Sources<'_, M>) -> bool {
+        let Some((level, _)) = sources.level(self.queue, self.at) else { return true };
+        match &self.large {
+            Some(large) => level.live.group_of(large.rest.position).is_none(),
+            None => self.first_live(level).is_none(),
+        }
+    }
+
     /// The first position that is alive in the log and wanted, and its group.
     fn first_live(&self, level: &Level) -> Option<(u64, u64)> {
         let mut from = self.at;

@@ -150,6 +150,7 @@ impl<M: LoggedMessage + Clone> Fetcher<M> {
             }
             return None;
         }
+        self.has_news |= self.fetches.front().is_some_and(|fetch| fetch.waits_for_nothing(sources));
         if self.pieces.iter().filter(|piece| !piece.is_ready()).count() >= FETCH_READS_MAX {
             return None;
         }
