@@ -35,6 +35,8 @@ mod system_calls;
 mod traffic;
 #[path = "durability/verification.rs"]
 mod verification;
+#[path = "durability/whole_folder.rs"]
+mod whole_folder;
 
 use broker::{StoredBroker, TestStateFolder, harrier};
 use ledger::Ledger;

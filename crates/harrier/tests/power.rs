@@ -42,8 +42,11 @@ use volatile_disk::{DiskFault, VolatileDisk};
 const PATIENCE: Duration = Duration::from_secs(300);
 const DISK_BYTES: u64 = 192 << 20;
 
-/// Power cuts, unless `HARRIER_CUTS` says otherwise.
-const CUTS: u64 = 20;
+/// Blocks of a file system: what ext4 takes on a large disk, and on a small one.
+const BLOCK_BYTES: usize = 4_096;
+const SMALL_BLOCK_BYTES: usize = 1_024;
+/// Power cuts for each kind of blocks, unless `HARRIER_CUTS` says otherwise.
+const CUTS: u64 = 10;
 /// Of each life of the guest: all but the last are of a copy of its disk, which is looked at here.
 const CUTS_PER_LIFE: u64 = 5;
 /// Confirms that are waited for at a time.
@@ -72,13 +75,14 @@ fn number_of(variable: &str, usual: u64) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}"))
 }
 
-/// A disk with an empty file system.
-fn formatted_disk(name: &str) -> (Arc<VolatileDisk>, TestStateFolder) {
+/// A disk with an empty file system of blocks of this size. `HARRIER_TORN_BYTES`: what its disk writes as a whole, if not a block.
+fn formatted_disk(name: &str, block_bytes: usize) -> (Arc<VolatileDisk>, TestStateFolder) {
     let folder = TestStateFolder::new(name);
     std::fs::create_dir(folder.path("")).expect("a new folder");
-    let disk = VolatileDisk::new(&folder.path(""), DISK_BYTES);
+    let torn_bytes = number_of("HARRIER_TORN_BYTES", block_bytes as u64) as usize;
+    let disk = VolatileDisk::new(&folder.path(""), DISK_BYTES, torn_bytes);
     let made = Command::new("mkfs.ext4")
-        .args(["-q", "-F", "-b", "4096"])
+        .args(["-q", "-F", "-b", &block_bytes.to_string()])
         .arg(disk.path())
         .status()
         .expect("mkfs.ext4 is installed");
@@ -102,11 +106,22 @@ fn verify_copy(copy: &Path, mut ledger: Ledger, random: &mut SeededRandom) -> Re
 
 #[test]
 fn what_was_confirmed_survives_each_power_cut() {
+    survive_power_cuts("power", BLOCK_BYTES);
+}
+
+/// Blocks of the file system that are smaller than those of the store: a group may lie in several places, and what the file system
+/// changes in place is torn within a page.
+#[test]
+fn what_was_confirmed_survives_each_power_cut_with_blocks_of_1_kib() {
+    survive_power_cuts("power-1k", SMALL_BLOCK_BYTES);
+}
+
+fn survive_power_cuts(name: &str, block_bytes: usize) {
     if !has_guests() {
         return;
     }
     let (first, cuts) = (number_of("HARRIER_SEED", 1), number_of("HARRIER_CUTS", CUTS));
-    let (disk, folder) = formatted_disk("power");
+    let (disk, folder) = formatted_disk(name, block_bytes);
     let mut ledger = Ledger::default();
     let mut seed = first;
     while seed < first + cuts {
@@ -153,7 +168,7 @@ fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
     if !has_guests() {
         return;
     }
-    let (disk, _folder) = formatted_disk("errors");
+    let (disk, _folder) = formatted_disk("errors", BLOCK_BYTES);
     let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(1));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
@@ -176,7 +191,7 @@ fn a_disk_that_lost_a_write_is_found_to_be_damaged() {
     if !has_guests() {
         return;
     }
-    let (disk, _folder) = formatted_disk("lost");
+    let (disk, _folder) = formatted_disk("lost", BLOCK_BYTES);
     let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(2));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");

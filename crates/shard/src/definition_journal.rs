@@ -6,7 +6,7 @@
 //!
 //! The changes of one tick are one write. Each life of a broker begins with a snapshot of all that is defined, written in steps
 //! between the changes; when it is durable, so are the changes, and what is older is removed. When the journal has grown, there
-//! is another one.
+//! is another one. Its complete segments are scrubbed like those of messages: damage is told, and ends nothing.
 
 use crate::definition_recovery::RecoveredDefinitions;
 use crate::limits::{
@@ -19,7 +19,11 @@ use definitions::limits::SNAPSHOT_STEP_PLACES;
 use definitions::{CatalogSnapshot, JournalEntryWriter, JournalRecord};
 use disk::Disk;
 use std::collections::VecDeque;
-use store::{Completion, DiskError, GroupNumber, LogEvent, LogWriter, Request, SegmentNumber};
+use store::limits::SCRUB_PATIENCE_US;
+use store::{
+    AlignedBuffer, Block, Completion, Damage, DiskError, GroupNumber, LogEvent, LogMetrics, LogWriter, Request, Scrub,
+    ScrubOptions, SegmentId, SegmentNumber,
+};
 
 /// What the owner of a journal must know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,6 +35,10 @@ pub enum JournalEvent {
     NoSpace(DiskError),
     /// There is space again.
     Space,
+    /// The scrub has found frames that a start would need and not find.
+    Damaged(Damage),
+    /// The scrub wants what the disk cannot read.
+    Unreadable(DiskError),
     /// The journal cannot be written any more, and nothing becomes durable. Comes once.
     Failed(DiskError),
 }
@@ -67,6 +75,9 @@ pub struct DefinitionJournal {
     bytes_since_snapshot: u64,
     /// When segments are tried to be made again.
     retry_at_us: Option<u64>,
+    scrub: Scrub,
+    /// Places that the scrub found to be damaged.
+    damage_found: u64,
     has_failed: bool,
 }
 
@@ -86,8 +97,15 @@ impl DefinitionJournal {
             snapshot_bytes: 0,
             bytes_since_snapshot: 0,
             retry_at_us: None,
+            scrub: Scrub::default(),
+            damage_found: 0,
             has_failed: false,
         }
+    }
+
+    /// Reads complete segments now and then, to find damage.
+    pub fn set_scrub(&mut self, options: ScrubOptions) {
+        self.scrub.set_options(Some(options));
     }
 
     /// Appends what a version changed: possibly nothing. Returns whether somebody who waits for it has to wait.
@@ -137,7 +155,14 @@ impl DefinitionJournal {
 
     /// What has been written, and what the journal holds.
     pub fn metrics(&self) -> StoreMetrics {
-        StoreMetrics { log: self.writer.metrics(), disk: self.disk.metrics() }
+        let (scrubbed, damage_found) = (self.scrub.counts(), self.damage_found);
+        let log = LogMetrics {
+            bytes_scrubbed: scrubbed.bytes,
+            scrubs_done: scrubbed.passes,
+            damage_found,
+            ..self.writer.metrics()
+        };
+        StoreMetrics { log, disk: self.disk.metrics() }
     }
 
     /// Whether the disk does something that polling will take.
@@ -157,7 +182,14 @@ impl DefinitionJournal {
 
     /// When polling has something to do although nothing has happened.
     pub fn timer_us(&self) -> Option<u64> {
-        self.writer.timer_us().into_iter().chain(self.retry_at_us.filter(|_| !self.has_failed)).min()
+        let others = [self.retry_at_us, self.scrub_us()].into_iter().flatten().filter(|_| !self.has_failed);
+        self.writer.timer_us().into_iter().chain(others).min()
+    }
+
+    /// When the scrub goes on: at once if nothing is to be written, and a moment later in any case.
+    fn scrub_us(&self) -> Option<u64> {
+        let patience_us = if self.writer.is_idle() { 0 } else { SCRUB_PATIENCE_US };
+        Some(self.scrub.timer_us()? + patience_us)
     }
 
     /// Handles what the disk has done, goes on with a snapshot of `catalog`, and writes what was appended. Call it at the end of
@@ -182,6 +214,15 @@ impl DefinitionJournal {
         while let Some(request) = self.writer.poll(now_us, true) {
             self.submit(request);
         }
+        if self.scrub_us().is_none_or(|scrub_us| scrub_us <= now_us)
+            && let Some(request) = self.scrub.poll(&self.writer, now_us)
+        {
+            self.submit(request);
+        }
+        if let Some(found) = self.scrub.take_damage() {
+            self.damage_found += 1;
+            return Some(JournalEvent::Damaged(found.damage));
+        }
         self.begin_snapshot_if_long();
         self.report_durable()
     }
@@ -193,12 +234,25 @@ impl DefinitionJournal {
         self.disk.submit(request);
     }
 
+    /// Nothing but the scrub reads.
+    fn on_read(
+        &mut self,
+        segment: SegmentId,
+        block: Block,
+        buffer: AlignedBuffer,
+        result: Result<usize, DiskError>,
+    ) -> Option<JournalEvent> {
+        let is_wanted = self.scrub.is_reading(segment, block, &buffer);
+        let error = if is_wanted { self.scrub.on_read(&self.writer, buffer, result) } else { None };
+        error.map(JournalEvent::Unreadable)
+    }
+
     fn complete(&mut self, completion: Completion, now_us: u64) -> Option<JournalEvent> {
-        let written = match &completion {
+        let written = match completion {
+            Completion::Read { segment, block, buffer, result } => return self.on_read(segment, block, buffer, result),
             Completion::Written { segment, .. } => Some(segment.number),
             Completion::Made { .. }
             | Completion::Synced { .. }
-            | Completion::Read { .. }
             | Completion::Removed { .. }
             | Completion::FooterWritten { .. } => None,
         };

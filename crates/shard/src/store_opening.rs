@@ -149,7 +149,9 @@ impl OpenStore {
         shard.set_store(messages);
         if shard.id() == ShardId(0) {
             let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", signal.callback())?;
-            shard.set_journal(DefinitionJournal::new(&self.definitions, Box::new(disk)));
+            let mut journal = DefinitionJournal::new(&self.definitions, Box::new(disk));
+            options.scrub_of_log().into_iter().for_each(|scrub| journal.set_scrub(scrub));
+            shard.set_journal(journal);
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub struct StoreOptions {
     pub group_delay_us: u64,
     /// Free bytes of the disk below which publishers are held back.
     pub disk_free_limit: u64,
-    /// How the logs of messages are checked while the broker runs, all of them together; not at all without it.
+    /// How the logs of messages and the journal of definitions are checked while the broker runs, all of them together; not at all without it.
     pub scrub: Option<ScrubOptions>,
     /// Starts without what cannot be read. Otherwise damage is an error.
     pub loses_damaged: bool,
@@ -44,7 +44,9 @@ impl StoreOptions {
     /// How one of the logs is scrubbed.
     pub(crate) fn scrub_of_log(&self) -> Option<ScrubOptions> {
         let scrub = self.scrub?;
-        Some(ScrubOptions { bytes_per_s: (scrub.bytes_per_s / u64::from(self.logs)).max(1), ..scrub })
+        // The journal is one more.
+        let logs = u64::from(self.logs) + 1;
+        Some(ScrubOptions { bytes_per_s: (scrub.bytes_per_s / logs).max(1), ..scrub })
     }
 
     /// The folder of messages for a disk that syncs as it is to.

@@ -46,6 +46,10 @@ impl Sessions {
                     shared.store.set_space(false);
                 }
                 JournalEvent::Space => shared.store.set_space(true),
+                JournalEvent::Damaged(damage) => tracing::error!(%damage, "the journal of definitions is damaged"),
+                JournalEvent::Unreadable(error) => {
+                    tracing::error!(%error, "the disk cannot read a part of the journal of definitions");
+                }
                 JournalEvent::Failed(error) => failure = Some(error),
             }
         }

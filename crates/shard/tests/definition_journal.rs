@@ -8,9 +8,12 @@ use catalog::{
 use definitions::journal_changes;
 use disk::{Disk, DiskFaults, SimulatedDisk};
 use shard::limits::JOURNAL_GROWTH_BYTES_MIN;
-use shard::{DefinitionJournal, JOURNAL_LOG, JournalEvent, RecoveredDefinitions, recover_definitions};
+use shard::{
+    DefinitionJournal, DefinitionRecoveryError, JOURNAL_LOG, JournalEvent, RecoveredDefinitions, ScrubOptions,
+    recover_definitions,
+};
 use std::sync::{Arc, Mutex, MutexGuard};
-use store::{DiskError, DiskErrorKind, OnDamage, Request, SegmentId, StoreTag};
+use store::{Block, DiskError, DiskErrorKind, OnDamage, Request, ScanError, SegmentId, StoreTag};
 use wire::{Table, Value};
 
 const STORE: StoreTag = StoreTag(7);
@@ -302,6 +305,50 @@ fn a_long_journal_begins_anew_while_it_is_used() {
     assert!(disk.segments() < segments_max, "{segments_max} segments, and then {}", disk.segments());
     let again = Life::begin(&disk, broker.now_us);
     assert_eq!(again.history[0], described(&broker.catalog));
+}
+
+#[test]
+fn a_scrub_finds_damage_of_the_journal_which_goes_on() {
+    let disk = SharedDisk::new(4, DiskFaults::default());
+    let mut broker = Life::begin(&disk, 0);
+    broker.journal.set_scrub(ScrubOptions { bytes_per_s: 1 << 20, interval_us: 1_000_000 });
+    // More than a segment.
+    for round in 0..4 {
+        broker.execute(&policies(3 << 20, if round % 2 == 0 { "a" } else { "b" }));
+        broker.settle();
+    }
+    let pass = |broker: &mut Life| {
+        let passes = broker.journal.metrics().log.scrubs_done;
+        while broker.journal.metrics().log.scrubs_done <= passes {
+            // Without a timer a read is under way.
+            let next_us = broker.journal.timer_us().unwrap_or(0);
+            broker.tick(next_us.saturating_sub(broker.now_us).max(500));
+        }
+        std::mem::take(&mut broker.events)
+    };
+    broker.events.clear();
+    assert_eq!(pass(&mut broker), []);
+    assert!(broker.journal.metrics().log.bytes_scrubbed > 8 << 20);
+    let segment = SegmentId { log: JOURNAL_LOG, number: disk.get().segments(JOURNAL_LOG)[0] };
+    disk.get().flip_bit(segment, Block(100), 777);
+    let told = pass(&mut broker);
+    let [JournalEvent::Damaged(damage)] = told[..] else { panic!("{told:?}") };
+    let start = {
+        let mut disk = disk.get();
+        let segments = disk.segments(JOURNAL_LOG);
+        recover_definitions(STORE, segments, OnDamage::Fail, &mut *disk)
+    };
+    let refusal = DefinitionRecoveryError::Scan(ScanError::Damaged(damage));
+    assert_eq!(start.err(), Some(refusal), "a start names the same");
+    assert_eq!(broker.journal.metrics().log.damage_found, 1);
+    broker.execute(&declare("later"));
+    broker.settle();
+    disk.get().set_faults(DiskFaults { read_error: 1, ..DiskFaults::default() });
+    let told = pass(&mut broker);
+    assert!(told.iter().any(|event| matches!(event, JournalEvent::Unreadable(_))), "{told:?}");
+    assert!(!told.iter().any(|event| matches!(event, JournalEvent::Failed(_))), "{told:?}");
+    broker.execute(&declare("last"));
+    broker.settle();
 }
 
 #[test]

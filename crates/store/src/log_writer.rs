@@ -172,7 +172,7 @@ impl LogWriter {
     }
 
     /// Nothing waits for the disk, nor is being written.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.writing.is_none() && !self.has_pending()
     }
 
@@ -231,6 +231,14 @@ impl LogWriter {
     /// Bytes of a segment.
     pub fn segment_bytes(&self) -> u64 {
         u64::from(self.supply.segment_blocks()) * BLOCK_BYTES as u64
+    }
+
+    /// Behind what was written, unless a write is under way: the number of a segment that the log does not have, and how its first
+    /// frame would be chained.
+    pub(crate) fn written_end(&self) -> Option<SegmentStart> {
+        let number = SegmentNumber(self.supply.used().back()?.number.0 + 1);
+        let Chain { next: first, previous_crc, .. } = self.chain;
+        (self.writing.is_none() && !self.failed).then_some(SegmentStart { number, first, previous_crc })
     }
 
     /// What the next frame will be chained to.

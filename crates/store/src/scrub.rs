@@ -1,17 +1,23 @@
-//! The scrub of a log: what was written to its sealed segments is read now and then, slowly, so that damage is known before
-//! anybody needs what is damaged.
+//! The scrub of a log: what was written to its segments is read now and then, slowly, so that damage is known before anybody
+//! needs what is damaged.
 //!
 //! Enters: where the log's segments begin; completions of its reads; the time.  Leaves: reads, so many bytes a second; damage.
 //! Owns:   how far it is.
 //!
 //! A segment is sealed when another one has begun: all frames up to the first one there had been durable, whatever else is in
-//! the segment. Each of them is checked, and that it follows the one before.
+//! the segment. Each of them is checked, and that it follows the one before. The segment that is being filled is read as far as it
+//! was written when the scrub came to it.
+//!
+//! A pass begins with the segment at which a scrub would be that never stops and always reads as fast as it may, and goes round
+//! from there. So a broker that is started again goes on about where it was, without a file that says so, and one that never
+//! runs as long as a pass takes reads all of its log nevertheless.
 
 use crate::buffer::AlignedBuffer;
 use crate::frame::{Frame, FrameFault};
 use crate::group::Chain;
 use crate::ids::{Block, FrameSequence, SegmentId, SegmentNumber};
 use crate::limits::{BLOCK_BYTES, FRAME_BYTES_MAX, SCRUB_BEGIN_US, SCRUB_READ_BYTES};
+use crate::log_writer::LogWriter;
 use crate::request::{DiskError, Request};
 use crate::scan::Damage;
 use crate::segment_header::SegmentStart;
@@ -29,15 +35,17 @@ pub struct ScrubOptions {
 
 /// Frames that had been durable and cannot be read, and the blocks in which they should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ScrubbedDamage {
+pub struct ScrubbedDamage {
     pub damage: Damage,
     pub blocks: Range<u32>,
 }
 
 /// What a scrub has done.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct ScrubCounts {
+pub struct ScrubCounts {
+    /// Bytes that were read.
     pub bytes: u64,
+    /// Passes that have ended.
     pub passes: u64,
 }
 
@@ -76,7 +84,7 @@ enum PieceEnd {
 
 /// The scrub of one log.
 #[derive(Default)]
-pub(crate) struct Scrub {
+pub struct Scrub {
     /// Without them nothing is scrubbed.
     options: Option<ScrubOptions>,
     /// Between two passes there is none.
@@ -87,19 +95,27 @@ pub(crate) struct Scrub {
     /// When the next read may begin, once it is known.
     next_us: Option<u64>,
     pass_began_us: u64,
+    /// The segment that the pass has begun with, and whether it has come to the end of the log since.
+    pass_first: Option<SegmentNumber>,
+    is_round: bool,
+    /// How the frames go on behind those that were in the last segment when the scrub came to it.
+    end: Option<SegmentStart>,
     found: VecDeque<ScrubbedDamage>,
     counts: ScrubCounts,
 }
 
 impl Scrub {
+    /// How the log is scrubbed from now on.
     pub fn set_options(&mut self, options: Option<ScrubOptions>) {
         self.options = options.filter(|options| options.bytes_per_s > 0);
     }
 
+    /// What it has done.
     pub fn counts(&self) -> ScrubCounts {
         self.counts
     }
 
+    /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         let read = if self.is_reading { self.cursor.as_ref().map_or(0, |cursor| cursor.piece_bytes) } else { 0 };
         read + self.buffer.as_ref().map_or(0, AlignedBuffer::capacity)
@@ -115,22 +131,24 @@ impl Scrub {
         self.next_us.filter(|_| self.options.is_some() && !self.is_reading)
     }
 
-    /// What to read. `starts` is what the log consists of, the oldest first.
-    pub fn poll(&mut self, chain: &Chain, starts: &VecDeque<SegmentStart>, now_us: u64) -> Option<Request> {
+    /// What to read of the log of this writer.
+    pub fn poll(&mut self, log: &LogWriter, now_us: u64) -> Option<Request> {
         let options = self.options?;
         let &mut next_us = self.next_us.get_or_insert(now_us + options.interval_us.min(SCRUB_BEGIN_US));
         if self.is_reading || now_us < next_us {
             return None;
         }
+        let starts = log.segments();
         if self.cursor.is_none() {
-            (self.cursor, self.pass_began_us) = (starts.front().map(Cursor::new), now_us);
+            let first = first_of_pass(starts, log.segment_bytes(), options, now_us);
+            self.cursor = first.map(Cursor::new);
+            (self.pass_began_us, self.pass_first, self.is_round) = (now_us, first.map(|first| first.number), false);
         }
-        let cursor = self.cursor.take().and_then(|cursor| sealed_from(cursor, starts));
-        let Some(cursor) = cursor else {
+        let Some(cursor) = self.cursor.take().and_then(|cursor| self.go_on(cursor, log)) else {
             self.end_pass(options, now_us);
             return None;
         };
-        let segment = SegmentId { log: chain.log, number: cursor.number };
+        let segment = SegmentId { log: log.chain().log, number: cursor.number };
         let (block, bytes) = (Block(cursor.block), cursor.piece_bytes);
         let mut buffer = self.buffer.take().filter(|buffer| buffer.capacity() >= bytes);
         let mut buffer = buffer.take().unwrap_or_else(|| AlignedBuffer::new(bytes));
@@ -140,8 +158,36 @@ impl Scrub {
         Some(Request::Read { segment, block, buffer, is_direct: true })
     }
 
+    /// Where the pass goes on, unless it has come round.
+    fn go_on(&mut self, cursor: Cursor, log: &LogWriter) -> Option<Cursor> {
+        let cursor = match self.readable_from(cursor, log) {
+            None if !self.is_round => {
+                self.is_round = true;
+                self.readable_from(Cursor::new(log.segments().front()?), log)?
+            }
+            cursor => cursor?,
+        };
+        let has_come_round = self.is_round && self.pass_first.is_none_or(|first| cursor.number >= first);
+        (!has_come_round).then_some(cursor)
+    }
+
+    /// Where to read on: a segment that was given back has no more to read, nor has the last one while it is written to.
+    fn readable_from(&mut self, cursor: Cursor, log: &LogWriter) -> Option<Cursor> {
+        let starts = log.segments();
+        let at = starts.partition_point(|start| start.number < cursor.number);
+        let start = starts.get(at)?;
+        let is_same = start.number == cursor.number;
+        self.end = self.end.filter(|_| is_same);
+        let cursor = if is_same { cursor } else { Cursor::new(start) };
+        if at + 1 == starts.len() && self.end.is_none() {
+            self.end = Some(log.written_end()?);
+        }
+        Some(cursor)
+    }
+
     fn end_pass(&mut self, options: ScrubOptions, now_us: u64) {
         self.counts.passes += 1;
+        self.end = None;
         self.buffer = None;
         self.next_us = Some(now_us.max(self.pass_began_us + options.interval_us));
     }
@@ -157,16 +203,16 @@ impl Scrub {
     /// What it has asked for was read. Returns the error if it was not, and the log still has the segment.
     pub fn on_read(
         &mut self,
-        chain: &Chain,
-        starts: &VecDeque<SegmentStart>,
+        log: &LogWriter,
         buffer: AlignedBuffer,
         result: Result<usize, DiskError>,
     ) -> Option<DiskError> {
         self.is_reading = false;
+        let (chain, starts) = (log.chain(), log.segments());
         // What is given back is written to again.
         let cursor = self.cursor.as_mut()?;
         let at = starts.binary_search_by_key(&cursor.number, |start| start.number).ok()?;
-        let next = starts.get(at + 1)?;
+        let next = &starts.get(at + 1).copied().or(self.end)?;
         let mut walk = Walk { chain, next, cursor, found: &mut self.found };
         let (end, error) = match result {
             Ok(filled) => {
@@ -181,18 +227,22 @@ impl Scrub {
         };
         self.buffer = Some(buffer);
         if let PieceEnd::Sealed = end {
-            self.cursor = Some(Cursor::new(next));
+            // The next one of the log, or behind its last one.
+            (self.cursor, self.end) = (Some(Cursor::new(next)), None);
         }
         error
     }
 }
 
-/// Where to read on: the last segment is not sealed, and one that was given back has no more to read.
-fn sealed_from(cursor: Cursor, starts: &VecDeque<SegmentStart>) -> Option<Cursor> {
-    let at = starts.partition_point(|start| start.number < cursor.number);
-    let start = starts.get(at)?;
-    starts.get(at + 1)?;
-    Some(if start.number == cursor.number { cursor } else { Cursor::new(start) })
+/// The segment at which a scrub would be that never stops.
+fn first_of_pass(
+    starts: &VecDeque<SegmentStart>,
+    segment_bytes: u64,
+    options: ScrubOptions,
+    now_us: u64,
+) -> Option<&SegmentStart> {
+    let passed = u128::from(now_us) * u128::from(options.bytes_per_s) / (1_000_000 * u128::from(segment_bytes));
+    starts.get((passed % starts.len().max(1) as u128) as usize)
 }
 
 /// Goes through a piece of a segment, up to the first frame of the next one.
@@ -264,5 +314,33 @@ impl Walk<'_> {
         let segment = SegmentId { log: self.chain.log, number };
         let damage = Damage { segment, block: Block(begin), first, next };
         self.found.push_back(ScrubbedDamage { damage, blocks: begin..end.max(begin + 1) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ScrubOptions, first_of_pass};
+    use crate::ids::{FrameSequence, SegmentNumber};
+    use crate::segment_header::SegmentStart;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn a_scrub_that_never_runs_long_begins_with_every_segment_in_turn() {
+        let start = |number| SegmentStart {
+            number: SegmentNumber(number),
+            first: FrameSequence(100 * number),
+            previous_crc: 0,
+        };
+        let starts: VecDeque<SegmentStart> = (7..17).map(start).collect();
+        let options = ScrubOptions { bytes_per_s: 2 << 20, interval_us: 1 };
+        // Today, and after each start: a segment is read in 32 seconds.
+        let (begun_us, segment_us) = (1_795_000_000_000_000_u64, 32_000_000);
+        let first = |restart: u64| {
+            let first = first_of_pass(&starts, 64 << 20, options, begun_us + restart * segment_us);
+            first.expect("the log has segments").number.0
+        };
+        let firsts: Vec<u64> = (0..10).map(first).collect();
+        assert!(firsts.windows(2).all(|pair| pair[1] == if pair[0] == 16 { 7 } else { pair[0] + 1 }), "{firsts:?}");
+        assert_eq!(first_of_pass(&VecDeque::new(), 64 << 20, options, begun_us), None);
     }
 }

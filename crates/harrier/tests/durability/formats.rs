@@ -18,7 +18,7 @@ const DELIVERED: u8 = 8;
 /// Bytes of a body that has frames for itself.
 const LARGE_BYTES: usize = 200_000;
 
-fn connect(broker: &StoredBroker) -> (Client, ClientChannel) {
+pub fn connect(broker: &StoredBroker) -> (Client, ClientChannel) {
     let (mut client, channel) = broker.connect();
     client.confirm_select(channel).expect("confirms");
     (client, channel)
@@ -91,7 +91,7 @@ fn check(folder: &TestStateFolder) {
     broker.terminate();
 }
 
-fn tar(words: &[&str], folder: &TestStateFolder) {
+pub fn tar(words: &[&str], folder: &TestStateFolder) {
     let tar = Command::new("tar").args(words).arg("-C").arg(folder.root()).arg(".").output().expect("there is tar");
     assert!(tar.status.success(), "{}", String::from_utf8_lossy(&tar.stderr));
 }

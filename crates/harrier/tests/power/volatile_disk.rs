@@ -6,6 +6,7 @@
 
 use super::random::SeededRandom;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
@@ -16,12 +17,12 @@ use std::time::Duration;
 
 /// What a disk writes as a whole, as the store believes.
 const SECTOR_BYTES: usize = 512;
-/// What a disk writes as a whole, as its file system believes: it changes its superblocks in place.
-const BLOCK_SECTORS: u64 = 8;
 /// What the store's groups begin with: a frame or a segment's header.
 const GROUP_BEGINS: [&[u8]; 2] = [b"HRRF", b"HarrSegm"];
-/// Requests that are told of when the power has failed.
-const TRACED_MAX: usize = 400;
+/// Requests that are told of when the power has failed: those of a whole life of the guest, unless it is a very long one.
+const TRACED_MAX: usize = 100_000;
+/// Of what is written, so much is told: a frame's header.
+const TRACED_BYTES: usize = 64;
 /// A guest's requests are shorter.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// Options of a handshake are names.
@@ -80,6 +81,8 @@ struct DiskState {
     /// What is read from the disk.
     file: File,
     unflushed: BTreeMap<u64, UnflushedSector>,
+    /// What a disk writes as a whole, as its file system believes: it changes its superblocks in place.
+    block_sectors: u64,
     /// The last requests.
     trace: VecDeque<String>,
     fault: DiskFault,
@@ -131,7 +134,7 @@ impl DiskState {
                 let mut copy = File::options().read(true).write(true).create_new(true).open(path).expect("a new file");
                 (&self.file).rewind().expect("a file");
                 std::io::copy(&mut &self.file, &mut copy).expect("space for a copy");
-                self.copied = Some(lose_unflushed(&copy, &self.unflushed, &mut random));
+                self.copied = Some(lose_unflushed(&copy, &self.unflushed, self.block_sectors, &mut random).to_string());
             }
             None => {}
         }
@@ -147,7 +150,8 @@ impl DiskState {
         if self.trace.len() == TRACED_MAX {
             self.trace.pop_front();
         }
-        self.trace.push_back(format!("{name} {offset} {bytes} {}", begin.escape_ascii()));
+        let hex: String = begin.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.trace.push_back(format!("{name} {offset} {bytes} {hex}"));
     }
 
     fn flush(&mut self) -> Result<(), u32> {
@@ -178,14 +182,16 @@ pub struct VolatileDisk {
 }
 
 impl VolatileDisk {
-    /// An empty disk, in this folder.
-    pub fn new(folder: &Path, bytes: u64) -> Self {
+    /// An empty disk, in this folder. What its file system writes is torn by blocks of so many bytes, what the store writes by
+    /// sectors.
+    pub fn new(folder: &Path, bytes: u64, block_bytes: usize) -> Self {
         let path = folder.join("disk");
         let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a new file");
         file.set_len(bytes).expect("space for the disk");
         let state = DiskState {
             file,
             unflushed: BTreeMap::new(),
+            block_sectors: (block_bytes / SECTOR_BYTES) as u64,
             trace: VecDeque::new(),
             fault: DiskFault::None,
             lost_writes: 0,
@@ -258,10 +264,13 @@ impl VolatileDisk {
         let changed = self.shared.changed.wait_while(state, |state| state.is_connected);
         let mut state = changed.expect("no server of it panics");
         let sectors = std::mem::take(&mut state.unflushed);
-        let trace = state.trace.make_contiguous().join("\n");
-        std::fs::write(self.folder.join("disk.trace"), trace).expect("space for a trace");
         (state.has_power, state.failure) = (true, None);
-        lose_unflushed(&state.file, &sectors, random)
+        let lost = lose_unflushed(&state.file, &sectors, state.block_sectors, random);
+        let trace = state.trace.drain(..).collect::<Vec<_>>().join("\n");
+        let (unflushed, sectors_lost) = (sectors.keys(), &lost.sectors);
+        let told = format!("{trace}\nunflushed {unflushed:?}\nlost {sectors_lost:?}\n");
+        std::fs::write(self.folder.join("disk.trace"), told).expect("space for a trace");
+        lost.to_string()
     }
 
     /// Behind so many more writes, has what the disk would have if its power failed then copied to a file.
@@ -275,16 +284,33 @@ impl VolatileDisk {
     }
 }
 
+/// What a power cut took.
+struct LostSectors {
+    sectors: Vec<u64>,
+    unflushed: usize,
+}
+
+impl fmt::Display for LostSectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} unflushed sectors lost", self.sectors.len(), self.unflushed)
+    }
+}
+
 /// Each sector that was written since the last flush has any of its contents since then; those of a block that the file system
 /// wrote lose the same writes.
-fn lose_unflushed(file: &File, unflushed: &BTreeMap<u64, UnflushedSector>, random: &mut SeededRandom) -> String {
+fn lose_unflushed(
+    file: &File,
+    unflushed: &BTreeMap<u64, UnflushedSector>,
+    block_sectors: u64,
+    random: &mut SeededRandom,
+) -> LostSectors {
     // Now and then all of it is lost, or nothing.
     let (all, nothing) = (random.one_in(6), random.one_in(6));
-    let mut lost = 0;
+    let mut lost = LostSectors { sectors: Vec::new(), unflushed: unflushed.len() };
     let (mut block, mut kept_by_block) = (None, 0);
     for (number, UnflushedSector { contents, is_store }) in unflushed {
-        if block != Some(number / BLOCK_SECTORS) || *is_store {
-            block = Some(number / BLOCK_SECTORS);
+        if block != Some(number / block_sectors) || *is_store {
+            block = Some(number / block_sectors);
             kept_by_block = random.below(contents.len() as u64 + 1) as usize;
         }
         let kept = match (all, nothing) {
@@ -293,11 +319,11 @@ fn lose_unflushed(file: &File, unflushed: &BTreeMap<u64, UnflushedSector>, rando
             _ => kept_by_block,
         };
         if let Some(sector) = contents.get(kept) {
-            lost += 1;
+            lost.sectors.push(*number);
             file.write_all_at(sector, number * SECTOR_BYTES as u64).expect("the disk's file can be written");
         }
     }
-    format!("{lost} of {} unflushed sectors lost", unflushed.len())
+    lost
 }
 
 fn array<const N: usize>(stream: &mut impl Read) -> std::io::Result<[u8; N]> {
@@ -340,7 +366,7 @@ fn serve(mut stream: &UnixStream, shared: &Shared, disk_bytes: u64) -> std::io::
             WRITE => {
                 let mut written = vec![0; bytes as usize];
                 stream.read_exact(&mut written)?;
-                begin.extend(written.iter().take(24));
+                begin.extend(written.iter().take(TRACED_BYTES));
                 shared.state().write(offset, &written, flags & FORCE_UNIT_ACCESS != 0)
             }
             FLUSH => shared.state().flush(),

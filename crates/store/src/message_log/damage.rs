@@ -61,7 +61,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if self.scrub_us().is_some_and(|scrub_us| now_us < scrub_us) {
             return None;
         }
-        self.scrub.poll(self.writer.chain(), self.writer.segments(), now_us)
+        self.scrub.poll(&self.writer, now_us)
     }
 
     /// Tells which messages that are alive some groups have, which cannot be read. Every run of the log is looked at: a place is

@@ -95,7 +95,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         result: Result<usize, DiskError>,
     ) -> Option<DiskError> {
         if self.scrub.is_reading(segment, block, &buffer) {
-            return self.scrub.on_read(self.writer.chain(), self.writer.segments(), buffer, result);
+            return self.scrub.on_read(&self.writer, buffer, result);
         }
         match self.mover.as_mut().filter(|mover| mover.is_reading(segment, block, &buffer)) {
             Some(mover) => Mover::on_read(mover, buffer, result, self.segments.end_of(segment.number)),
