@@ -10,7 +10,7 @@ use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress, ReplyConsumer};
 use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot};
 use crate::ledger::SettlementOutcome;
-use crate::limits::CONSUMERS_PER_CHANNEL_MAX;
+use crate::limits::{CONSUMER_ADDITION_WORK, CONSUMERS_PER_CHANNEL_MAX};
 use crate::requests::{CommandOrigin, Requests, short};
 use crate::session_state::{PendingReply, ReadControl, SessionIdentity};
 use crate::shard_message::{QueueRequest, Subscription};
@@ -284,6 +284,7 @@ impl Commands<'_> {
         };
         let (no_ack, exclusive, credit_messages) = (consumer.no_ack, consume.exclusive, consumer.window);
         let consumer = self.channels().add_consumer(consumer);
+        self.requests.control.data.dispatcher.work.draw(CONSUMER_ADDITION_WORK);
         let subscription = Subscription { consumer, no_ack, exclusive, priority, credit_messages };
         let reply = PendingReply::Consuming { no_wait: consume.no_wait, consumer };
         self.requests.request(origin, (id, home), QueueRequest::Consume(subscription), reply, fx)

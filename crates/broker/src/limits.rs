@@ -3,6 +3,11 @@
 /// Units of work that one turn does before others have theirs: some milliseconds. A turn of small messages from one connection
 /// stays below it.
 pub const WORK_PER_TURN: u32 = 1 << 15;
+/// Units of work of what a client asks of a queue, beside what is done for it: a passive declaration, a `basic.get` of an empty
+/// queue, a consumer that comes or goes.
+pub const QUEUE_REQUEST_WORK: usize = 8;
+/// Units of work of a consumer that comes, in the tables of its channel.
+pub const CONSUMER_ADDITION_WORK: usize = 8;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub const CONSUMER_REMOVAL_WORK: usize = 8;
 /// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.

@@ -8,7 +8,7 @@ use crate::deferred_work::DeferredWork;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
-use crate::limits::DEFINITIONS_PER_BATCH_MAX;
+use crate::limits::{DEFINITIONS_PER_BATCH_MAX, QUEUE_REQUEST_WORK};
 use crate::paging::WaitingGet;
 use crate::pending_purges::{PendingPurge, PurgeStep};
 use crate::queue::Queue;
@@ -101,6 +101,7 @@ impl Requests<'_> {
             return refusal;
         }
         let dispatcher = &mut self.control.data.dispatcher;
+        dispatcher.work.draw(QUEUE_REQUEST_WORK);
         let is_use = match request {
             QueueRequest::Counts | QueueRequest::Get { .. } => true,
             // Nobody could use it.

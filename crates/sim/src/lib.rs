@@ -10,10 +10,13 @@
 //!   redeliveries are flagged, and settled messages are never delivered again; nothing arrives changed, or where it was
 //!   not routed; prefetch, exclusive and single active consumers, priorities, limits, expirations and the consumer timeout
 //!   hold; confirmed definitions exist on every shard; at rest no client waits, and no queue withholds messages; no channel
-//!   or connection ends without a cause; the heap of a broker is what it accounts for, with a bound on the rest; and when all
-//!   clients have gone, no memory is in use, and what tables keep for later has a bound. In durable runs the broker has a
-//!   store and crashes: what it had promised is there afterwards, and nothing that must not be ([`Mode::Durable`]).
+//!   or connection ends without a cause. In durable runs the broker has a store and crashes: what it had promised is there
+//!   afterwards, and nothing that must not be ([`Mode::Durable`]).
 //! - `federation` has several brokers with routes between them, which are cut, stopped and changed under load.
+//!
+//! Of all of them, at every rest: no turn has done much more than its budget of work, and the heap of each broker is what it
+//! accounts for, with a bound on the rest. When all clients have gone, no memory is in use, and what tables keep for later has
+//! a bound.
 //!
 //! When everything of a run is dropped, all that it has allocated is freed, to the byte.
 #![forbid(unsafe_code)]

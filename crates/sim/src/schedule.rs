@@ -4,7 +4,9 @@
 
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientEvent;
-use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX, WORK_BEYOND_BUDGET_MAX};
+use crate::limits::{
+    PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX, SHARD_HEAP_BYTES_MAX, WORK_BEYOND_BUDGET_MAX,
+};
 use crate::settings::{Schedule, TurnOrder};
 use crate::simulated_broker::SimulatedBroker;
 use crate::simulated_client::{ConnectionState, SimulatedClient};
@@ -211,6 +213,7 @@ impl SimulatedWorld {
         }
         self.trace.note(|| "at rest".into());
         self.check_work();
+        self.check_heap();
         workload.check_rest(self);
         workload.end_rest(self);
     }
@@ -223,6 +226,15 @@ impl SimulatedWorld {
             if most > work_max {
                 self.trace
                     .fail(format!("at rest: a turn of broker {number} has done {most} units of work, of {work_max}"));
+            }
+        }
+    }
+
+    /// The heap of every broker is what it accounts for, and a bounded rest.
+    fn check_heap(&mut self) {
+        for (number, broker) in self.brokers.iter().enumerate() {
+            if let Some(excess) = broker.excess_heap(SHARD_HEAP_BYTES_MAX) {
+                self.trace.fail(format!("at rest: broker {number} holds {excess}"));
             }
         }
     }
@@ -376,6 +388,20 @@ mod tests {
         let (log, world) = run(Mode::Features, Some(2));
         assert_eq!(log, ["prepare", "phase", "act", "act again", "end", "check", "phase", "act"]);
         assert_eq!(world.trace.into_parts().0.as_deref(), Some("it fails"));
+    }
+
+    #[test]
+    fn memory_that_a_broker_does_not_account_for_is_a_failure_at_every_rest() {
+        for mode in [Mode::Features, Mode::Federation, Mode::Durable] {
+            let mut world = SimulatedWorld::new(Settings::of(mode, 3), false);
+            world.rest(&mut ConnectOnly::default());
+            assert!(!world.trace.has_failed(), "{mode:?}");
+            let kept = world.brokers[0].wake(0, |_| vec![7_u8; 64 << 20]);
+            world.rest(&mut ConnectOnly::default());
+            let violation = world.trace.into_parts().0.expect("it is found");
+            assert!(violation.contains("broker 0 holds"), "{mode:?}: {violation}");
+            drop(kept);
+        }
     }
 
     #[test]

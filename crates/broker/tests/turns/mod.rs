@@ -5,7 +5,7 @@ mod divided;
 
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
-use broker::limits::WORK_PER_TURN;
+use broker::limits::{QUEUE_REQUEST_WORK, WORK_PER_TURN};
 use wire::method::{basic, exchange, queue};
 use wire::{Table, TableRef, Value};
 
@@ -97,6 +97,39 @@ fn one_message_that_becomes_many_dead_letters_holds_nobody() {
     );
     assert!(most <= QUEUES * QUEUES, "{most} dead letters at once");
     assert!(broker.may_read(attacker.1) && census(&world, "deferred work") == 0);
+}
+
+#[test]
+fn requests_of_a_queue_end_the_turn() {
+    let (mut world, attacker, _) = world();
+    declare(&mut world, attacker, "q");
+    let get = |world: &mut BrokerWorld, _| {
+        let _flow = world.command_only(attacker, basic::Get { queue: short("q"), no_ack: true });
+    };
+    let come = |world: &mut BrokerWorld, number: usize| {
+        let (queue, tag, arguments) = (short("q"), number.to_string(), TableRef::EMPTY);
+        let (no_local, no_ack, exclusive, no_wait) = (false, true, false, true);
+        let consumer_tag = short(&tag);
+        let consume = basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments };
+        let _flow = world.command_only(attacker, consume);
+    };
+    let go = |world: &mut BrokerWorld, number: usize| {
+        let tag = number.to_string();
+        let _flow = world.command_only(attacker, basic::Cancel { consumer_tag: short(&tag), no_wait: true });
+    };
+    let most = WORK_PER_TURN as usize / QUEUE_REQUEST_WORK;
+    let in_one_turn = |world: &mut BrokerWorld, request: &dyn Fn(&mut BrokerWorld, usize)| {
+        world.shards[0].0.start_turn();
+        let is_over = (0..most).find(|&number| {
+            request(world, number);
+            world.shards[0].0.is_turn_over()
+        });
+        is_over.expect("a turn that ends")
+    };
+    let (gets, consumes) = (in_one_turn(&mut world, &get), in_one_turn(&mut world, &come));
+    (consumes + 1..most).for_each(|number| come(&mut world, number));
+    let cancels = in_one_turn(&mut world, &go);
+    assert!(consumes < gets && cancels < gets, "{consumes} consumes and {cancels} cancels in a turn of {gets} gets");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::attacker::{Attacker, announce_to, body, method_frame, open_channel, s
 use crate::broker::{CONFIGURATION, LimitedBroker};
 use crate::waits::{beside, beside_on};
 use crate::{has_store, size};
+use client::{Client, QueueOptions};
 use wire::method::{basic, channel, exchange, queue};
 use wire::{DeliveryTag, List, Properties, Table, TableRef, Value};
 
@@ -37,10 +38,14 @@ fn bind(queue: &str, exchange: &str, key: &str, arguments: &Table) -> Vec<u8> {
 }
 
 fn consume(queue: &str, tag: &str, no_ack: bool) -> Vec<u8> {
+    consume_on(1, queue, tag, no_ack)
+}
+
+fn consume_on(channel: u16, queue: &str, tag: &str, no_ack: bool) -> Vec<u8> {
     let (queue, consumer_tag) = (short(queue), short(tag));
     let (no_local, exclusive, no_wait, arguments) = (false, false, true, TableRef::EMPTY);
     let consume = basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments };
-    method_frame(1, consume.into())
+    method_frame(channel, consume.into())
 }
 
 fn publish(exchange: &str, key: &str, properties: &[u8]) -> Vec<u8> {
@@ -119,19 +124,30 @@ fn a_chain_of_queues_without_time() {
     });
 }
 
+/// Consumers of one channel here; the broker allows a few more.
+const CONSUMERS_PER_CHANNEL: usize = 50_000;
+
 #[test]
 fn a_connection_with_very_many_consumers_is_cut() {
     beside("many consumers", |broker| {
         let mut attacker = connect(broker);
         carry_out(&mut attacker, [declare("q", &Table::new())]);
-        let consumers = size(10_000, 60_000);
-        carry_out(&mut attacker, (0..consumers).map(|number| consume("q", &number.to_string(), true)));
+        let consumers = size(10_000, 200_000);
+        for (channel, first) in (1_u16..).zip((0..consumers).step_by(CONSUMERS_PER_CHANNEL)) {
+            if channel > 1 {
+                attacker.send(&open_channel(channel)).expect("sent");
+                assert!(attacker.await_method("channel.open-ok"));
+            }
+            let some = first..consumers.min(first + CONSUMERS_PER_CHANNEL);
+            carry_out(&mut attacker, some.map(|number| consume_on(channel, "q", &number.to_string(), true)));
+        }
         attacker.end();
-        // Whoever comes next finds the queue without consumers once they have left.
-        let mut next = connect(broker);
-        let if_unused = queue::Delete { queue: short("q"), if_unused: false, if_empty: true, no_wait: false };
-        next.send(&method_frame(1, if_unused.into())).expect("sent");
-        assert!(next.await_method("queue.delete-ok"));
+        // The attack lasts until they have left.
+        let mut next = Client::connect(&format!("amqp://{}/%2F", broker.address)).expect("connects");
+        let channel = next.open_channel().expect("a channel");
+        let passive = QueueOptions { passive: true, ..QueueOptions::default() };
+        while next.declare_queue(channel, "q", &passive).expect("it is there").consumers > 0 {}
+        next.delete_queue(channel, "q", true, true).expect("nobody uses it");
     });
 }
 

@@ -2,7 +2,6 @@
 
 use super::delivery_checks::Suspicions;
 use super::shadow_model::ShadowModel;
-use crate::limits::SHARD_HEAP_BYTES_MAX;
 use crate::simulated_broker::SimulatedShard;
 use crate::simulated_client::{ClientRequest, ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery};
 use crate::world::SimulatedWorld;
@@ -63,7 +62,6 @@ impl<'a> RestChecker<'a> {
         let mut report = |violation: String| first = first.take().or(Some(violation));
         self.world.clients.iter().for_each(|client| self.check_client(client, &mut report));
         self.check_output(&mut report);
-        self.check_heap(&mut report);
         self.check_dispatch(&mut report);
         self.check_limits(&mut report);
         self.check_space(&mut report);
@@ -108,15 +106,6 @@ impl<'a> RestChecker<'a> {
             if let Some(held) = channel.unsettled.values().find(late).filter(|_| !client.cut) {
                 let since_us = now_us - held.since_us;
                 report(format!("at rest: channel {number} has had message {} for {since_us} us", held.message));
-            }
-        }
-    }
-
-    /// The heap of a broker is what it accounts for, and a bounded rest.
-    fn check_heap(&self, report: &mut impl FnMut(String)) {
-        for broker in &self.world.brokers {
-            if let Some(excess) = broker.excess_heap(SHARD_HEAP_BYTES_MAX) {
-                report(format!("at rest: a broker holds {excess}"));
             }
         }
     }
