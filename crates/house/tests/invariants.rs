@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the broker's crates that have locks, each with its reason. None of them is taken for a message that comes and
 /// goes over sockets without a stamp.
-const LOCKS: [(&str, &str); 19] = [
+const LOCKS: [(&str, &str); 20] = [
     ("crates/ib/src/cm.rs", "librdmacm's calls that must not overlap, while connections are made"),
     ("crates/ib/src/cm_id.rs", "the event channel of a connection, which may move to another one"),
     ("crates/ib/src/shared_receive_queue.rs", "what is dropped with the queue, at its end"),

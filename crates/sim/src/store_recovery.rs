@@ -73,7 +73,8 @@ fn recover_log(
 ) -> Result<RecoveredLog, String> {
     let (mut reader, log) = (disk.clone(), LogId(number as u32));
     let segments = disk.segments(log);
-    let source = LogSource { reader: &mut reader, store: store_tag(), log, segments, on_damage, paging_threshold: 0 };
+    let paging_threshold = shard.paging_threshold();
+    let source = LogSource { reader: &mut reader, store: store_tag(), log, segments, on_damage, paging_threshold };
     shard.recover_messages(source, now).map_err(|error| format!("the log of shard {number}: {error}"))
 }
 

@@ -41,10 +41,8 @@ pub struct QueueSurvival {
     alternatives: BTreeSet<u64>,
     /// Messages that came again after the last crash.
     returned: BTreeSet<u64>,
-    /// Messages that were purged since the last rest, and the client knows it. A crash may undo that (decision 0039).
+    /// Messages that were purged, and the client knows it: they stay away, whatever comes (decision 0039).
     purged: BTreeSet<u64>,
-    /// Those that had been purged at the last rest.
-    stored_purged: BTreeSet<u64>,
     /// A confirm says that the queue is durable, although its declaration is not answered.
     pub is_proven: bool,
 }
@@ -52,13 +50,12 @@ pub struct QueueSurvival {
 impl QueueSurvival {
     /// Whether the queue has been purged of a message.
     pub fn is_purged(&self, id: u64) -> bool {
-        self.purged.contains(&id) || self.stored_purged.contains(&id)
+        self.purged.contains(&id)
     }
 
     /// Purges are not stored any more.
     pub fn forget_purges(&mut self) {
         self.purged.clear();
-        self.stored_purged.clear();
     }
 
     /// These messages are lost: nothing is owed in their place.
@@ -157,7 +154,6 @@ impl ShadowModel {
             let queue = &mut self.queues[at];
             let survival = &mut queue.survival;
             survival.stored_copies = copies;
-            survival.stored_purged.append(&mut survival.purged);
             queue.deliveries.values_mut().for_each(DeliveryState::on_rest);
         }
     }
@@ -208,7 +204,6 @@ impl ShadowModel {
         (queue.owed, queue.survival.alternatives) = (owed, alternatives);
         queue.survival.stored_copies.clear();
         queue.survival.returned.clear();
-        queue.survival.purged.clear();
         if !queue.is_stored() {
             return end(&mut queue.life, now);
         }

@@ -198,7 +198,7 @@ fn a_rejected_message_is_a_dead_letter_or_comes_again() {
 }
 
 #[test]
-fn a_purged_message_is_gone_unless_somebody_may_have_had_it_and_for_good_after_a_rest() {
+fn a_purged_message_is_gone_for_good_unless_somebody_may_have_had_it() {
     for (had, purged) in [(false, true), (true, false)] {
         let (mut model, [durable, _]) = model();
         model.confirm(1, true).expect("it is routed");
@@ -217,7 +217,7 @@ fn a_purged_message_is_gone_unless_somebody_may_have_had_it_and_for_good_after_a
     let requested = model.tick();
     model.purge(durable, requested);
     model.crash(Vec::new());
-    assert!(!model.queues[durable].survival.is_purged(1), "its crash was earlier than its rest");
+    assert!(model.queues[durable].survival.is_purged(1), "a purge that is answered is durable");
 }
 
 #[test]
