@@ -42,6 +42,21 @@ fn is_all_durable(world: &mut World) -> bool {
     world.model.durable() >= world.model.last_ticket()
 }
 
+/// So many messages, one after another, take the space of those before, and the last one is durable.
+fn check_has_space(world: &mut World, messages: u32, seed: u64) {
+    for _ in 0..messages {
+        let queue = world.any_queue();
+        let (position, _) = world.append_new(queue);
+        world.log.await_durable(world.model.last_ticket());
+        world.run_for(3_000);
+        world.settle(queue, position, 1);
+    }
+    let queue = world.any_queue();
+    world.append_new(queue);
+    assert!(is_all_durable(world), "seed {seed}: what was settled is space");
+    assert_eq!(world.failures(), [], "seed {seed}");
+}
+
 #[test]
 fn a_full_disk_takes_settlements_and_goes_on_when_they_have_freed_segments() {
     for seed in seeds(30) {
@@ -58,17 +73,7 @@ fn a_full_disk_takes_settlements_and_goes_on_when_they_have_freed_segments() {
             world.run_for(2_000_000);
         }
         assert_eq!(world.log.live_bytes(), 0, "seed {seed}");
-        for _ in 0..100 {
-            let queue = world.any_queue();
-            let (position, _) = world.append_new(queue);
-            world.log.await_durable(world.model.last_ticket());
-            world.run_for(3_000);
-            world.settle(queue, position, 1);
-        }
-        let queue = world.any_queue();
-        world.append_new(queue);
-        assert!(is_all_durable(&mut world), "seed {seed}: there is space again");
-        assert_eq!(world.failures(), [], "seed {seed}");
+        check_has_space(&mut world, 100, seed);
         world.crash();
     }
 }
@@ -125,17 +130,7 @@ fn a_segment_that_a_full_disk_could_not_rename_is_used_once_it_can() {
         world.disk.set_faults(DiskFaults::default());
         world.run_for(2 * NO_SPACE_RETRY_US);
         assert_eq!(world.log.live_bytes(), 0, "seed {seed}");
-        for _ in 0..200 {
-            let queue = world.any_queue();
-            let (position, _) = world.append_new(queue);
-            world.log.await_durable(world.model.last_ticket());
-            world.run_for(3_000);
-            world.settle(queue, position, 1);
-        }
-        let queue = world.any_queue();
-        world.append_new(queue);
-        assert!(is_all_durable(&mut world), "seed {seed}: what was settled is space");
-        assert_eq!(world.failures(), [], "seed {seed}");
+        check_has_space(&mut world, 200, seed);
         world.crash();
     }
 }
