@@ -9,7 +9,7 @@ use crate::ids::{ChannelKey, ShardIdentity};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::message::{Content, Message};
 use crate::page::PageSummary;
-use crate::pending_purges::WaitingPurges;
+use crate::pending_purges::Purges;
 use crate::sessions::Sessions;
 use crate::shard_answers::RemoteResult;
 use catalog::{Catalog, QueueId};
@@ -20,7 +20,7 @@ pub(crate) struct DataPlane {
     pub forwarder: Forwarder,
     pub dead_letters: DeadLetterRouter,
     pub confirms: PublisherConfirms,
-    pub purges: WaitingPurges,
+    pub purges: Purges,
     /// Queues to dispatch or dead letters are left for other turns.
     pub has_backlog: bool,
     /// Messages published since the start.
@@ -34,7 +34,7 @@ impl DataPlane {
             forwarder: Forwarder::new(identity),
             dead_letters: DeadLetterRouter::new(epoch_unix_s),
             confirms: PublisherConfirms::new(identity.shards),
-            purges: WaitingPurges::default(),
+            purges: Purges::default(),
             has_backlog: false,
             published: 0,
         }

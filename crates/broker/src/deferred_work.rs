@@ -8,7 +8,6 @@ use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
 use crate::paging::WaitingGet;
-use crate::pending_purges::PendingPurge;
 use crate::queue::Queue;
 use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
@@ -47,8 +46,8 @@ pub(crate) enum DeferredWork {
     CancelConsumers(Box<ConsumerRotation>),
     /// Definitions that are not finished: not everything that they remove is gone, or put under other policies.
     FinishDefinitions,
-    /// Messages that were purged.
-    Purge(Box<PendingPurge>),
+    /// Messages that were purged from a queue.
+    Purge(QueueId),
     /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.
     EndSession { session: SessionId },
 }

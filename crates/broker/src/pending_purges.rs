@@ -4,7 +4,8 @@ use crate::effects::{AppendResult, Effects};
 use crate::purged_messages::PurgedMessages;
 use crate::shard_message::{QueueResponse, Requester};
 use crate::work_budget::WorkBudget;
-use std::collections::VecDeque;
+use catalog::QueueId;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A purge that is not over.
 pub(crate) struct PendingPurge {
@@ -15,40 +16,15 @@ pub(crate) struct PendingPurge {
     requester: Option<Requester>,
 }
 
-/// Where a purge is.
-pub(crate) enum PurgeStep {
-    /// Messages are left to drop.
-    Unfinished(PendingPurge),
-    /// All are dropped: this is the response, if it was not sent.
-    Finished(Option<(Requester, QueueResponse)>),
-}
-
 impl PendingPurge {
     pub fn new(purged: PurgedMessages, messages: u32, requester: Requester) -> Self {
         PendingPurge { purged, messages, requester: Some(requester) }
     }
 
     /// The response, where nothing of the purge has to be durable: it need not wait until the messages are dropped.
-    pub fn respond_early(&mut self) -> Option<QueueResponse> {
+    fn respond_early(&mut self) -> Option<QueueResponse> {
         let requester = self.requester.take_if(|_| !self.purged.may_be_stored());
         requester.map(|_| purged(self.messages))
-    }
-
-    /// Drops messages as far as the budget of the turn allows.
-    pub fn run<E: Effects>(mut self, work: &mut WorkBudget, waiting: &mut WaitingPurges, fx: &mut E) -> PurgeStep {
-        if !self.purged.drop_some(work, fx) {
-            return PurgeStep::Unfinished(self);
-        }
-        let Some(requester) = self.requester else { return PurgeStep::Finished(None) };
-        let settled = if self.purged.has_forgotten() { fx.settled() } else { AppendResult::Durable };
-        match settled {
-            AppendResult::Durable => PurgeStep::Finished(Some((requester, purged(self.messages)))),
-            AppendResult::Pending(ticket) => {
-                fx.await_durable(ticket);
-                waiting.0.push_back(WaitingPurge { ticket, requester, messages: self.messages });
-                PurgeStep::Finished(None)
-            }
-        }
     }
 }
 
@@ -62,18 +38,93 @@ struct WaitingPurge {
     messages: u32,
 }
 
-/// Requesters whose purges the store has not made durable, in the order of their tickets: one for each connection at most.
-#[derive(Default)]
-pub(crate) struct WaitingPurges(VecDeque<WaitingPurge>);
+/// What has become of a purge that has begun.
+pub(crate) enum BegunPurge {
+    /// This is its response: messages may be left to drop all the same.
+    Answered(QueueResponse),
+    /// The response comes later.
+    Pending,
+}
 
-impl WaitingPurges {
+/// The purges of a shard.
+#[derive(Default)]
+pub(crate) struct Purges {
+    /// Those that have messages left to drop, by queue, in their order: a later one has found fewer messages, or none, and they
+    /// are gone only when those of the earlier ones are.
+    under_way: BTreeMap<QueueId, VecDeque<PendingPurge>>,
+    /// Requesters whose purges the store has not made durable, in the order of their tickets: one for each connection at most.
+    waiting: VecDeque<WaitingPurge>,
+}
+
+impl Purges {
+    /// Begins a purge, and drops its messages as far as the budget of the turn allows. Returns with it whether this queue's
+    /// purges are to be run in other turns from now on.
+    pub fn begin<E: Effects>(
+        &mut self,
+        queue: QueueId,
+        mut purge: PendingPurge,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) -> (BegunPurge, bool) {
+        let early = purge.respond_early();
+        if let Some(earlier) = self.under_way.get_mut(&queue) {
+            earlier.push_back(purge);
+            return (early.map_or(BegunPurge::Pending, BegunPurge::Answered), false);
+        }
+        let is_unfinished = !purge.purged.drop_some(work, fx);
+        let response = match is_unfinished {
+            true => {
+                self.under_way.insert(queue, VecDeque::from([purge]));
+                None
+            }
+            false => self.finish(purge, fx).map(|(_, response)| response),
+        };
+        (early.or(response).map_or(BegunPurge::Pending, BegunPurge::Answered), is_unfinished)
+    }
+
+    /// Goes on with the first purge of a queue. Returns a response that may be sent, and whether anything is left.
+    pub fn run<E: Effects>(
+        &mut self,
+        queue: QueueId,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) -> (Option<(Requester, QueueResponse)>, bool) {
+        let Some(purges) = self.under_way.get_mut(&queue) else { return (None, false) };
+        if purges.front_mut().is_some_and(|first| !first.purged.drop_some(work, fx)) {
+            return (None, true);
+        }
+        let finished = purges.pop_front();
+        let is_unfinished = !purges.is_empty();
+        if !is_unfinished {
+            self.under_way.remove(&queue);
+        }
+        (finished.and_then(|purge| self.finish(purge, fx)), is_unfinished)
+    }
+
+    /// All messages of a purge are dropped. Returns the response, unless it was sent or has to wait for the store: also where
+    /// there was nothing to drop, since what another purge or an acknowledgement has taken before may not be durable.
+    fn finish<E: Effects>(&mut self, purge: PendingPurge, fx: &mut E) -> Option<(Requester, QueueResponse)> {
+        let PendingPurge { messages, requester, .. } = purge;
+        // That of a queue that is not stored has its response.
+        let requester = requester?;
+        match fx.settled() {
+            AppendResult::Durable => Some((requester, purged(messages))),
+            AppendResult::Pending(ticket) => {
+                fx.await_durable(ticket);
+                self.waiting.push_back(WaitingPurge { ticket, requester, messages });
+                None
+            }
+        }
+    }
+
     /// Takes the next response that may be sent once everything up to this ticket is durable.
     pub fn next_durable(&mut self, ticket: u64) -> Option<(Requester, QueueResponse)> {
-        let waiting = self.0.pop_front_if(|waiting| waiting.ticket <= ticket)?;
+        let waiting = self.waiting.pop_front_if(|waiting| waiting.ticket <= ticket)?;
         Some((waiting.requester, purged(waiting.messages)))
     }
 
+    /// How many are not over.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.waiting.len() + self.under_way.values().map(VecDeque::len).sum::<usize>()
     }
 }

@@ -12,8 +12,6 @@ pub(crate) struct PurgedMessages {
     /// The number by which the store knows its pages.
     paged_uid: Option<QueueUid>,
     messages: ReadyMessages,
-    /// The store was told that it is done with some.
-    has_forgotten: bool,
 }
 
 /// Positions that follow one another.
@@ -26,17 +24,12 @@ struct PositionRun {
 
 impl PurgedMessages {
     pub fn new(uid: Option<QueueUid>, paged_uid: Option<QueueUid>, messages: ReadyMessages) -> Self {
-        PurgedMessages { uid, paged_uid, messages, has_forgotten: false }
+        PurgedMessages { uid, paged_uid, messages }
     }
 
     /// Whether some of them may be in the store.
     pub fn may_be_stored(&self) -> bool {
         self.uid.is_some()
-    }
-
-    /// Whether the store was told that it is done with some.
-    pub fn has_forgotten(&self) -> bool {
-        self.has_forgotten
     }
 
     /// Drops messages as far as the budget of the turn allows. Returns whether none is left.
@@ -47,8 +40,6 @@ impl PurgedMessages {
         {
             work.draw(1);
             fx.forget_paged(uid, page.first, page.end);
-            // Those of a durable queue may be persistent.
-            self.has_forgotten |= self.uid.is_some();
         }
         if self.messages.pages_len() > 0 {
             return false;
@@ -66,18 +57,18 @@ impl PurgedMessages {
                 }
                 _ => {
                     let next = PositionRun { first: entry.position, count: 1, is_stored: is_persistent };
-                    self.has_forgotten |= forget(uid, run.replace(next), fx);
+                    forget(uid, run.replace(next), fx);
                 }
             }
         }
-        self.has_forgotten |= forget(uid, run, fx);
+        forget(uid, run, fx);
         self.messages.is_empty()
     }
 }
 
-/// Tells the store that it is done with a run, if it has any of it. Returns whether it has.
-fn forget<E: Effects>(uid: QueueUid, run: Option<PositionRun>, fx: &mut E) -> bool {
-    let run = run.filter(|run| run.is_stored);
-    run.iter().for_each(|run| fx.forget(uid, run.first, run.count));
-    run.is_some()
+/// Tells the store that it is done with a run, if it has any of it.
+fn forget<E: Effects>(uid: QueueUid, run: Option<PositionRun>, fx: &mut E) {
+    if let Some(run) = run.filter(|run| run.is_stored) {
+        fx.forget(uid, run.first, run.count);
+    }
 }

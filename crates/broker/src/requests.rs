@@ -10,7 +10,7 @@ use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
 use crate::limits::{DEFINITIONS_PER_BATCH_MAX, QUEUE_REQUEST_WORK};
 use crate::paging::WaitingGet;
-use crate::pending_purges::{PendingPurge, PurgeStep};
+use crate::pending_purges::{BegunPurge, PendingPurge};
 use crate::queue::Queue;
 use crate::queue_entry::QueueEntry;
 use crate::queues::GetResult;
@@ -118,7 +118,7 @@ impl Requests<'_> {
             QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
             QueueRequest::Purge => match dispatcher.queues.purge(id) {
                 Some(purged) => {
-                    let response = self.begin_purge(PendingPurge::new(purged, messages, requester), fx);
+                    let response = self.begin_purge(id, PendingPurge::new(purged, messages, requester), fx);
                     self.control.data.dispatcher.pager().run_turns(fx);
                     response
                 }
@@ -180,29 +180,27 @@ impl Requests<'_> {
         }
     }
 
-    /// Drops purged messages as far as the budget of the turn allows. A response that waits for the store comes later.
-    fn begin_purge<E: Effects>(&mut self, mut purge: PendingPurge, fx: &mut E) -> QueueResponse {
-        let early = purge.respond_early();
+    /// Begins a purge. A response that waits for the store, or for messages that are dropped in other turns, comes later.
+    fn begin_purge<E: Effects>(&mut self, id: QueueId, purge: PendingPurge, fx: &mut E) -> QueueResponse {
         let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
-        let response = match purge.run(&mut dispatcher.work, purges, fx) {
-            PurgeStep::Unfinished(rest) => {
-                self.control.sessions.deferred.leave(DeferredWork::Purge(Box::new(rest)));
-                None
-            }
-            PurgeStep::Finished(response) => response.map(|(_, response)| response),
-        };
-        early.or(response).unwrap_or(QueueResponse::Deferred)
+        let (begun, is_unfinished) = purges.begin(id, purge, &mut dispatcher.work, fx);
+        if is_unfinished {
+            self.control.sessions.deferred.leave(DeferredWork::Purge(id));
+        }
+        match begun {
+            BegunPurge::Answered(response) => response,
+            BegunPurge::Pending => QueueResponse::Deferred,
+        }
     }
 
-    /// Goes on with a purge. Returns what is left of it.
-    pub fn run_purge<E: Effects>(&mut self, purge: PendingPurge, fx: &mut E) -> Option<PendingPurge> {
+    /// Goes on with the purges of a queue. Returns whether anything is left.
+    pub fn run_purge<E: Effects>(&mut self, id: QueueId, fx: &mut E) -> bool {
         let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
-        match purge.run(&mut dispatcher.work, purges, fx) {
-            PurgeStep::Unfinished(rest) => return Some(rest),
-            PurgeStep::Finished(Some((requester, response))) => self.send_response(requester, response, fx),
-            PurgeStep::Finished(None) => {}
+        let (finished, is_unfinished) = purges.run(id, &mut dispatcher.work, fx);
+        if let Some((requester, response)) = finished {
+            self.send_response(requester, response, fx);
         }
-        None
+        is_unfinished
     }
 
     /// The store has made everything up to this ticket durable.

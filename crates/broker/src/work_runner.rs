@@ -141,9 +141,7 @@ impl WorkRunner<'_> {
             DeferredWork::CancelConsumers(mut consumers) => {
                 (!self.control.cancel_consumers(&mut consumers, fx)).then_some(DeferredWork::CancelConsumers(consumers))
             }
-            DeferredWork::Purge(purge) => {
-                self.requests().run_purge(*purge, fx).map(|rest| DeferredWork::Purge(Box::new(rest)))
-            }
+            DeferredWork::Purge(queue) => self.requests().run_purge(queue, fx).then_some(DeferredWork::Purge(queue)),
             DeferredWork::EndSession { session } => {
                 self.control.define(Definition::SessionGone { session }, fx);
                 None

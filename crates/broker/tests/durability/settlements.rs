@@ -165,6 +165,46 @@ fn a_long_purge_is_forgotten_in_turns() {
 }
 
 #[test]
+fn a_purge_that_finds_nothing_waits_for_what_others_have_taken() {
+    for shards in [1, 2] {
+        let (mut world, owner, client) = world_with(shards, &Table::new());
+        publish(&mut world, owner, "q", "a");
+        world.make_durable(0);
+        world.sent(owner);
+        for at in [owner, client] {
+            world.command(at, queue::Purge { queue: super::short("q"), no_wait: false });
+        }
+        assert_eq!(world.live(0), "");
+        assert_eq!((world.sent(owner).as_str(), world.sent(client).as_str()), ("", ""), "the first is not durable");
+        world.make_durable(0);
+        assert_eq!((world.sent(owner).as_str(), world.sent(client).as_str()), ("purge-ok 1", "purge-ok 0"));
+    }
+}
+
+#[test]
+fn a_purge_stands_behind_a_longer_one_of_its_queue() {
+    let (mut world, owner, client) = world_with(1, &Table::new());
+    let messages = broker::limits::WORK_PER_TURN as usize + 10;
+    for _ in 0..messages {
+        publish(&mut world, owner, "q", "m");
+    }
+    world.runs_deferred = false;
+    world.shards[0].0.start_turn();
+    for at in [owner, client] {
+        world.command(at, queue::Purge { queue: super::short("q"), no_wait: false });
+    }
+    assert_ne!(world.live(0), "", "some are left for other turns");
+    world.sent(owner);
+    // Everything that the first turn has told the store is durable, and no more.
+    world.make_durable(0);
+    assert_eq!((world.sent(owner).as_str(), world.sent(client).as_str()), ("", ""));
+    while world.run_deferred() {}
+    world.make_durable(0);
+    assert_eq!(world.live(0), "");
+    assert_eq!((world.sent(owner), world.sent(client).as_str()), (format!("purge-ok {messages}"), "purge-ok 0"));
+}
+
+#[test]
 fn a_purge_from_another_shard_is_answered_when_it_is_durable_and_that_of_a_transient_queue_at_once() {
     let (mut world, owner, client) = world_with(2, &Table::new());
     let arguments = wire::TableRef::new(&[]);

@@ -506,6 +506,7 @@ impl BrokerWorld {
     /// The store of a shard reports a ticket durable, before any batch is carried.
     pub fn report_durable(&mut self, shard: usize, ticket: u64) {
         let (broker, recorder) = &mut self.shards[shard];
+        recorder.store.note_durable(ticket);
         broker.durable(ticket, recorder);
     }
 

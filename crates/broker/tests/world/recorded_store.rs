@@ -19,6 +19,10 @@ pub struct RecordedStore {
     pub told: Vec<String>,
     live: BTreeMap<(QueueUid, QueuePosition), LiveMessage>,
     ticket: u64,
+    /// Everything up to this ticket is durable.
+    durable: u64,
+    /// It was told of what is gone since it gave out its last ticket.
+    has_forgotten: bool,
     in_commit: bool,
 }
 
@@ -43,6 +47,10 @@ impl RecordedStore {
         self.ticket
     }
 
+    pub fn note_durable(&mut self, ticket: u64) {
+        self.durable = self.durable.max(ticket);
+    }
+
     /// The messages that it would restore: `!` follows one that was handed out, and the number of times that it was returned.
     pub fn live(&self) -> String {
         let messages = self.live.iter().map(|(&(queue, position), live)| {
@@ -61,6 +69,7 @@ impl RecordedStore {
 
     fn next_ticket(&mut self) -> AppendResult {
         self.ticket += 1;
+        self.has_forgotten = false;
         AppendResult::Pending(self.ticket)
     }
 
@@ -81,6 +90,7 @@ impl RecordedStore {
             return;
         }
         self.told.push(format!("forget {}+{count}", place(queue, first)));
+        self.has_forgotten = true;
         for position in first.0..first.0 + u64::from(count) {
             self.live.remove(&(queue, QueuePosition(position)));
         }
@@ -115,7 +125,8 @@ impl RecordedStore {
     }
 
     pub fn settled(&mut self) -> AppendResult {
-        if self.is_on { self.next_ticket() } else { AppendResult::Durable }
+        let is_durable = self.durable == self.ticket && !self.has_forgotten;
+        if is_durable { AppendResult::Durable } else { self.next_ticket() }
     }
 
     pub fn await_durable(&mut self, ticket: u64) {

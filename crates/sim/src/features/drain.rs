@@ -30,11 +30,12 @@ impl FeatureWorkload {
         let Some(client) = self.connect_with_channel(world) else { return };
         let [exchanges, others] = FIRST_REQUESTS;
         for number in 0..exchanges + others {
+            let Some(client) = world.client_by_uid(client) else { return };
             // The consumer timeout may have closed the channel already.
-            let channel = world.clients.get(client).and_then(|client| client.channels.first());
-            if !channel.is_some_and(|channel| channel.is_idle()) {
+            if !world.clients[client].channels.first().is_some_and(|channel| channel.is_idle()) {
                 return;
             }
+            let uid = world.clients[client].uid;
             self.model.tick();
             let (model, settings) = (&mut self.model, &self.settings);
             let mut turn = RequestTurn { world, model, settings, client, channel: 0 };
@@ -43,20 +44,30 @@ impl FeatureWorkload {
             } else {
                 turn.send_any();
             }
-            if !world.until(self, "a request is answered", |world, _| is_answered(Some(&world.clients[client]))) {
+            let answered =
+                |world: &SimulatedWorld, _: &Self| is_answered(world.client_by_uid(uid).map(|client| &world.clients[client]));
+            if !world.until(self, "a request is answered", answered) {
                 return;
             }
         }
     }
 
-    /// A client connects and opens a channel.
-    fn connect_with_channel(&mut self, world: &mut SimulatedWorld) -> Option<usize> {
+    /// A client connects and opens a channel. Returns its uid, unless a crash of the broker cuts it off in the meantime.
+    fn connect_with_channel(&mut self, world: &mut SimulatedWorld) -> Option<u32> {
         let client = world.connect(0, ClientRole::Any);
-        let is_open = |world: &SimulatedWorld, _: &Self| world.clients[client].state == ConnectionState::Open;
+        let uid = world.clients[client].uid;
+        let of = move |world: &SimulatedWorld| world.client_by_uid(uid);
+        let is_open = |world: &SimulatedWorld, _: &Self| {
+            of(world).is_none_or(|client| world.clients[client].state == ConnectionState::Open)
+        };
         world.until(self, "a client connects", is_open).then_some(())?;
+        let client = of(world)?;
         self.turn(world).open_channel(client);
-        let has_channel = |world: &SimulatedWorld, _: &Self| world.clients[client].channels[0].is_open();
-        world.until(self, "a channel is open", has_channel).then_some(client)
+        let has_channel = |world: &SimulatedWorld, _: &Self| {
+            of(world).is_none_or(|client| world.clients[client].channels[0].is_open())
+        };
+        world.until(self, "a channel is open", has_channel).then_some(())?;
+        of(world).map(|_| uid)
     }
 
     /// The end: all clients go, everything that is owed is found, and nothing is left.
@@ -114,8 +125,7 @@ impl FeatureWorkload {
 
     /// A client consumes from every queue and settles everything. Returns its uid.
     fn start_drain(&mut self, world: &mut SimulatedWorld) -> Option<u32> {
-        let client = self.connect_with_channel(world)?;
-        let uid = world.clients[client].uid;
+        let uid = self.connect_with_channel(world)?;
         world.trace.note(|| format!("client {uid} drains"));
         self.consume_all(world, uid);
         self.settle_all(world, uid);
