@@ -44,8 +44,9 @@ impl FeatureWorkload {
             } else {
                 turn.send_any();
             }
-            let answered =
-                |world: &SimulatedWorld, _: &Self| is_answered(world.client_by_uid(uid).map(|client| &world.clients[client]));
+            let answered = |world: &SimulatedWorld, _: &Self| {
+                is_answered(world.client_by_uid(uid).map(|client| &world.clients[client]))
+            };
             if !world.until(self, "a request is answered", answered) {
                 return;
             }
