@@ -354,7 +354,7 @@ impl MessageStore {
     /// durable.
     pub fn close(&mut self, definitions_version: u64, now_us: u64, mut wait: impl FnMut()) -> bool {
         self.is_closing = true;
-        self.log.set_scrub(None);
+        self.log.close();
         if let Some(spill) = &mut self.spill {
             spill.close();
         }

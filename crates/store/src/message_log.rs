@@ -102,14 +102,17 @@ struct Clocks {
     list: Option<(u64, u64)>,
     /// How far queues were handed out.
     seen_us: Option<u64>,
+    /// Nothing waits for what may come.
+    is_closing: bool,
 }
 
 impl Clocks {
     /// When something must be written, if nobody waits for it.
     fn due_us(&self) -> Option<u64> {
-        let list_us = self.list.map(|(since_us, _)| since_us + LAZY_WRITE_US);
+        let [list_delay_us, seen_delay_us] = if self.is_closing { [0, 0] } else { [LAZY_WRITE_US, MARK_DELAY_US] };
+        let list_us = self.list.map(|(since_us, _)| since_us + list_delay_us);
         // It is written with the next group, or in place of a mark.
-        let seen_us = self.seen_us.map(|since_us| since_us + MARK_DELAY_US);
+        let seen_us = self.seen_us.map(|since_us| since_us + seen_delay_us);
         [list_us, seen_us].into_iter().flatten().min()
     }
 }
@@ -218,6 +221,12 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// What sealed segments have is checked from now on; not any more without options.
     pub fn set_scrub(&mut self, options: Option<ScrubOptions>) {
         self.scrub.set_options(options);
+    }
+
+    /// The log ends: whatever is unwritten is due, also what comes to be from now on.
+    pub fn close(&mut self) {
+        self.clocks.is_closing = true;
+        self.set_scrub(None);
     }
 
     /// Appends a message. Positions of a level grow from message to message. The ticket is durable when the message is, or

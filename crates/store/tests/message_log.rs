@@ -261,6 +261,18 @@ fn how_far_messages_were_handed_out_is_written_with_the_next_group_or_before_a_m
 }
 
 #[test]
+fn a_log_that_ends_writes_how_far_messages_were_handed_out_although_its_clock_stands_still() {
+    let mut log = Log::new();
+    let ticket = log.append(QUEUE, 0, 1);
+    log.log.await_durable(ticket);
+    log.poll(10).complete(10);
+    log.log.mark_delivered(QUEUE, Position(0));
+    log.log.close();
+    log.poll(10).complete(10);
+    assert_eq!(log.written.last(), Some(&vec!["seen 0".to_owned()]), "{:?}", log.written);
+}
+
+#[test]
 fn a_commit_settles_what_is_unwritten_by_a_record() {
     let mut log = Log::new();
     log.append(QUEUE, 1, 10);
