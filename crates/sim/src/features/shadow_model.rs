@@ -370,8 +370,14 @@ impl ShadowModel {
             return Err(format!("message {id} is mandatory and unroutable, and was not returned"));
         }
         let only = self.only_queue(message, by_name).filter(|_| must.is_empty());
-        if let Some(queue) = only {
-            self.queues[queue].survival.is_proven = true;
+        // What is transient, or gone at once, is confirmed without the store.
+        let is_kept = message.persistent && message.expiration_us.is_none();
+        if let Some(queue) = only.filter(|_| is_kept).map(|queue| &mut self.queues[queue])
+            && queue.traits.ttl_us.is_none()
+            && queue.traits.length.is_none()
+            && !queue.deliveries.contains_key(&id)
+        {
+            queue.survival.is_proven = true;
         }
         for queue in must.into_iter().chain(only) {
             let queue = &mut self.queues[queue];

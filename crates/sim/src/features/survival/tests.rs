@@ -245,6 +245,25 @@ fn a_confirm_of_a_mandatory_message_proves_the_queue_whose_declaration_is_not_an
 }
 
 #[test]
+fn a_confirm_of_what_may_be_gone_at_once_proves_no_queue() {
+    let kept = || ShadowMessage { key: "q".into(), persistent: true, mandatory: true, ..ShadowMessage::example(7) };
+    let transient = ShadowMessage { persistent: false, ..kept() };
+    let expiring = ShadowMessage { expiration_us: Some(0), ..kept() };
+    for (message, ttl_us, is_proven) in
+        [(kept(), None, true), (kept(), Some(0), false), (transient, None, false), (expiring, None, false)]
+    {
+        let mut model = ShadowModel { has_store: true, ..ShadowModel::new(true) };
+        let queue = model.add_queue("q".into(), None, false);
+        (model.queues[queue].durable, model.queues[queue].traits.ttl_us) = (true, ttl_us);
+        let sent = model.tick();
+        model.messages.insert(1, ShadowMessage { sent, ..message });
+        model.tick();
+        assert_eq!(model.confirm(1, true), Ok(()));
+        assert_eq!(model.queues[queue].survival.is_proven, is_proven);
+    }
+}
+
+#[test]
 fn nothing_is_confirmed_that_was_sent_when_the_broker_had_closed_its_connections() {
     let (mut model, _) = model();
     model.ended = model.tick();
