@@ -65,9 +65,9 @@ impl RecoverySink for MessageRestorer<'_> {
 
     fn restore(&mut self, queue: store::QueueUid, position: Position, message: Message, found: FoundMessage) {
         let uid = queue_of(queue).expect("only messages of queues that are there are restored");
-        let FoundMessage { was_delivered, times_returned } = found;
-        let position = QueuePosition(position.0);
-        let is_taken = self.broker.restore_message(uid, position, message, was_delivered, times_returned, self.effects);
+        let (position, redelivered) = (QueuePosition(position.0), found.is_redelivered());
+        let times_returned = found.times_returned;
+        let is_taken = self.broker.restore_message(uid, position, message, redelivered, times_returned, self.effects);
         assert!(is_taken, "a queue that is there takes its messages in their order");
     }
 

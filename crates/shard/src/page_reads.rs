@@ -102,7 +102,7 @@ impl PageReads {
         let messages = found.into_iter().map(|FetchedMessage { position, message, found }| PagedMessage {
             position: QueuePosition(position.0),
             message: message.0,
-            redelivered: found.was_delivered,
+            redelivered: found.is_redelivered(),
             times_returned: found.times_returned,
         });
         Some(ReadPage { queue, first: QueuePosition(wanted.start.0), messages: messages.collect() })

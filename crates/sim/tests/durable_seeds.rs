@@ -44,8 +44,9 @@ fn seeds_that_have_found_something_find_nothing_any_more() {
     // came nine at a time waited for ever; what was torn counted where damage was in front of it; a page whose messages were
     // settled before they were read held up all others; a purge that found nothing did not wait for the one that had taken the
     // messages; a client of the model was known by its place among others; a store that was written anew did not say which
-    // messages had been delivered.
-    for seed in [1376, 858, 9667, 11228, 4326, 5266, 262] {
+    // messages had been delivered; a confirm of what may be gone at once proved a queue; a message had been returned, and was not
+    // flagged, as damage had taken what said that it was delivered.
+    for seed in [1376, 858, 9667, 11228, 4326, 5266, 262, 29272, 35772, 22027] {
         if let Err(failure) = sim::run(Mode::Durable, seed, true) {
             panic!("{failure}");
         }

@@ -81,6 +81,14 @@ pub struct FoundMessage {
     pub times_returned: u32,
 }
 
+impl FoundMessage {
+    /// Whether a consumer that gets it has to expect that another one had it. What was returned had been handed out, also where
+    /// the record that says so is among what damage took.
+    pub fn is_redelivered(&self) -> bool {
+        self.was_delivered || self.times_returned > 0
+    }
+}
+
 /// What is alive of a level, for the log that goes on.
 #[derive(PartialEq, Debug)]
 pub(crate) struct FoundLevel {
@@ -278,4 +286,17 @@ impl RecordVisitor for NoVisitor {
     fn on_frame(&mut self, _: SegmentId, _: Block, _: &FrameHeader) {}
     fn on_record(&mut self, _: Record<'_>) {}
     fn on_damage(&mut self, _: &Damage) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FoundMessage;
+
+    #[test]
+    fn what_was_returned_was_delivered() {
+        let cases = [(false, 0, false), (true, 0, true), (false, 1, true), (true, 2, true)];
+        for (was_delivered, times_returned, is_redelivered) in cases {
+            assert_eq!(FoundMessage { was_delivered, times_returned }.is_redelivered(), is_redelivered);
+        }
+    }
 }
