@@ -38,14 +38,6 @@ struct WaitingPurge {
     messages: u32,
 }
 
-/// What has become of a purge that has begun.
-pub(crate) enum BegunPurge {
-    /// This is its response: messages may be left to drop all the same.
-    Answered(QueueResponse),
-    /// The response comes later.
-    Pending,
-}
-
 /// The purges of a shard.
 #[derive(Default)]
 pub(crate) struct Purges {
@@ -57,29 +49,26 @@ pub(crate) struct Purges {
 }
 
 impl Purges {
-    /// Begins a purge, and drops its messages as far as the budget of the turn allows. Returns with it whether this queue's
-    /// purges are to be run in other turns from now on.
+    /// Begins a purge, and drops its messages as far as the budget of the turn allows. Returns its response, and whether this
+    /// queue's purges are to be run in other turns from now on.
     pub fn begin<E: Effects>(
         &mut self,
         queue: QueueId,
         mut purge: PendingPurge,
         work: &mut WorkBudget,
         fx: &mut E,
-    ) -> (BegunPurge, bool) {
+    ) -> (QueueResponse, bool) {
         let early = purge.respond_early();
-        if let Some(earlier) = self.under_way.get_mut(&queue) {
-            earlier.push_back(purge);
-            return (early.map_or(BegunPurge::Pending, BegunPurge::Answered), false);
+        // One that has its response waits for nobody: its requester may send any number of them.
+        let is_behind = early.is_none() && self.under_way.contains_key(&queue);
+        if !is_behind && purge.purged.drop_some(work, fx) {
+            let finished = self.finish(purge, fx).map(|(_, response)| response);
+            return (early.or(finished).unwrap_or(QueueResponse::Deferred), false);
         }
-        let is_unfinished = !purge.purged.drop_some(work, fx);
-        let response = match is_unfinished {
-            true => {
-                self.under_way.insert(queue, VecDeque::from([purge]));
-                None
-            }
-            false => self.finish(purge, fx).map(|(_, response)| response),
-        };
-        (early.or(response).map_or(BegunPurge::Pending, BegunPurge::Answered), is_unfinished)
+        let purges = self.under_way.entry(queue).or_default();
+        let is_first = purges.is_empty();
+        purges.push_back(purge);
+        (early.unwrap_or(QueueResponse::Deferred), is_first)
     }
 
     /// Goes on with the first purge of a queue. Returns a response that may be sent, and whether anything is left.

@@ -10,7 +10,7 @@ use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
 use crate::limits::{DEFINITIONS_PER_BATCH_MAX, QUEUE_REQUEST_WORK};
 use crate::paging::WaitingGet;
-use crate::pending_purges::{BegunPurge, PendingPurge};
+use crate::pending_purges::PendingPurge;
 use crate::queue::Queue;
 use crate::queue_entry::QueueEntry;
 use crate::queues::GetResult;
@@ -183,14 +183,11 @@ impl Requests<'_> {
     /// Begins a purge. A response that waits for the store, or for messages that are dropped in other turns, comes later.
     fn begin_purge<E: Effects>(&mut self, id: QueueId, purge: PendingPurge, fx: &mut E) -> QueueResponse {
         let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
-        let (begun, is_unfinished) = purges.begin(id, purge, &mut dispatcher.work, fx);
+        let (response, is_unfinished) = purges.begin(id, purge, &mut dispatcher.work, fx);
         if is_unfinished {
             self.control.sessions.deferred.leave(DeferredWork::Purge(id));
         }
-        match begun {
-            BegunPurge::Answered(response) => response,
-            BegunPurge::Pending => QueueResponse::Deferred,
-        }
+        response
     }
 
     /// Goes on with the purges of a queue. Returns whether anything is left.

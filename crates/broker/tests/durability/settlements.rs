@@ -205,6 +205,27 @@ fn a_purge_stands_behind_a_longer_one_of_its_queue() {
 }
 
 #[test]
+fn purges_of_a_transient_queue_do_not_gather_behind_a_longer_one() {
+    let (mut world, owner, client) = world_with(1, &Table::new());
+    let arguments = wire::TableRef::new(&[]);
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
+    let queue = super::short("transient");
+    world.command(owner, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    for _ in 0..broker::limits::WORK_PER_TURN * 3 {
+        world.publish(owner, "", "transient", "m");
+    }
+    world.runs_deferred = false;
+    for _ in 0..100 {
+        world.shards[0].0.start_turn();
+        world.command(client, queue::Purge { queue: super::short("transient"), no_wait: false });
+    }
+    let census = world.shards[0].0.census();
+    let purges = census.iter().find(|(name, _)| name.starts_with("purges")).expect("purges are counted");
+    assert_eq!(purges.1, 1, "the first alone has messages left");
+    assert_eq!(world.sent(client).matches("purge-ok").count(), 100);
+}
+
+#[test]
 fn a_purge_from_another_shard_is_answered_when_it_is_durable_and_that_of_a_transient_queue_at_once() {
     let (mut world, owner, client) = world_with(2, &Table::new());
     let arguments = wire::TableRef::new(&[]);

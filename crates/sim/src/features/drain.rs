@@ -27,15 +27,14 @@ fn is_answered(client: Option<&SimulatedClient>) -> bool {
 impl FeatureWorkload {
     /// Declares the exchanges and queues with which every run begins.
     pub fn declare_first(&mut self, world: &mut SimulatedWorld) {
-        let Some(client) = self.connect_with_channel(world) else { return };
+        let Some(uid) = self.connect_with_channel(world) else { return };
         let [exchanges, others] = FIRST_REQUESTS;
         for number in 0..exchanges + others {
-            let Some(client) = world.client_by_uid(client) else { return };
+            let Some(client) = world.client_by_uid(uid) else { return };
             // The consumer timeout may have closed the channel already.
             if !world.clients[client].channels.first().is_some_and(|channel| channel.is_idle()) {
                 return;
             }
-            let uid = world.clients[client].uid;
             self.model.tick();
             let (model, settings) = (&mut self.model, &self.settings);
             let mut turn = RequestTurn { world, model, settings, client, channel: 0 };
