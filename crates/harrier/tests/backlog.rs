@@ -6,9 +6,12 @@
 #[path = "durability/broker.rs"]
 #[expect(dead_code, reason = "shared with the tests of durability")]
 mod broker;
+#[path = "memory/resident_limit.rs"]
+mod resident_limit;
 
 use broker::{StoredBroker, TestStateFolder};
 use client::{ConsumeOptions, Publish, QueueOptions};
+use resident_limit::ResidentLimit;
 use std::time::{Duration, Instant};
 use wire::{Properties, RawProperties};
 
@@ -34,8 +37,11 @@ fn size() -> Size {
     }
 }
 
-fn start(folder: &TestStateFolder, size: Size) -> StoredBroker {
-    StoredBroker::start(folder, &["--memory-limit", &format!("{}MiB", size.limit_mib), "--segment-bytes", "64MiB"])
+fn start(folder: &TestStateFolder, size: Size) -> (StoredBroker, ResidentLimit) {
+    let options = ["--memory-limit", &format!("{}MiB", size.limit_mib), "--segment-bytes", "64MiB"];
+    let broker = StoredBroker::start(folder, &options);
+    let limit = ResidentLimit::at_rest(broker.pid(), size.limit_mib);
+    (broker, limit)
 }
 
 fn body(number: u64) -> Vec<u8> {
@@ -96,41 +102,35 @@ fn drain(broker: &StoredBroker, size: Size) {
     client.close().expect("closed");
 }
 
-/// What it takes at most, with what every process takes.
-fn check_peak(broker: &StoredBroker, size: Size) {
-    let limit_kib = size.limit_mib * 1024 * 11 / 10;
-    assert!(broker.peak_kib() <= limit_kib, "{} KiB of {limit_kib}", broker.peak_kib());
-}
-
 #[test]
 fn a_backlog_of_transient_messages_leaves_the_memory_and_comes_back_in_order() {
     let (size, folder) = (size(), TestStateFolder::new("transient-backlog"));
-    let broker = start(&folder, size);
+    let (broker, limit) = start(&folder, size);
     publish(&broker, size, false);
     drain(&broker, size);
-    check_peak(&broker, size);
+    limit.check("a backlog");
     broker.terminate();
 }
 
 #[test]
 fn a_backlog_of_persistent_messages_leaves_the_memory_and_comes_back_in_order() {
     let (size, folder) = (size(), TestStateFolder::new("persistent-backlog"));
-    let broker = start(&folder, size);
+    let (broker, limit) = start(&folder, size);
     publish(&broker, size, true);
     drain(&broker, size);
-    check_peak(&broker, size);
+    limit.check("a backlog");
     broker.terminate();
 }
 
 #[test]
 fn a_backlog_of_persistent_messages_is_there_after_a_kill() {
     let (size, folder) = (size(), TestStateFolder::new("killed-backlog"));
-    let broker = start(&folder, size);
+    let (broker, limit) = start(&folder, size);
     publish(&broker, size, true);
-    check_peak(&broker, size);
+    limit.check("a backlog");
     broker.kill();
-    let broker = start(&folder, size);
+    let (broker, limit) = start(&folder, size);
     drain(&broker, size);
-    check_peak(&broker, size);
+    limit.check("a backlog");
     broker.terminate();
 }

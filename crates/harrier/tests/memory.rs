@@ -16,6 +16,8 @@ mod definitions;
 mod messages;
 #[path = "memory/partial.rs"]
 mod partial;
+#[path = "memory/resident_limit.rs"]
+mod resident_limit;
 
 use std::ops::Mul;
 use std::time::Duration;

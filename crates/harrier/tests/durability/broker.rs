@@ -174,6 +174,11 @@ impl StoredBroker {
         Ok((client, channel))
     }
 
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The most memory that the process has had, in KiB.
     pub fn peak_kib(&self) -> u64 {
         self.status_kib("VmHWM:")

@@ -1,6 +1,7 @@
-//! A broker process with a small memory limit, and what it holds according to the kernel.
+//! A broker process with a small memory limit, which it keeps.
 
 use super::PATIENCE;
+use super::resident_limit::ResidentLimit;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -18,9 +19,8 @@ pub struct LimitedBroker {
     pub child: Child,
     lines: Receiver<String>,
     pub address: String,
-    limit_kib: u64,
-    /// What the process holds at rest, before anybody has connected.
-    rest_kib: u64,
+    /// Once it is ready.
+    limit: Option<ResidentLimit>,
     pub configuration: PathBuf,
     /// Its state folder, if it has one.
     state: Option<PathBuf>,
@@ -57,19 +57,11 @@ impl LimitedBroker {
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut broker = LimitedBroker {
-            child,
-            lines,
-            address: String::new(),
-            limit_kib: limit_mib << 10,
-            rest_kib: 0,
-            configuration,
-            state,
-        };
+        let mut broker = LimitedBroker { child, lines, address: String::new(), limit: None, configuration, state };
         let ready = broker.await_line("harrier broker is ready");
         let addresses = ready.split_once("\"addresses\":\"").and_then(|(_, rest)| rest.split_once('"'));
         broker.address = addresses.expect("its addresses").0.to_owned();
-        broker.rest_kib = broker.kib("VmRSS:");
+        broker.limit = Some(ResidentLimit::at_rest(broker.child.id(), limit_mib));
         broker
     }
 
@@ -89,28 +81,9 @@ impl LimitedBroker {
         self.await_line("\"over\":true");
     }
 
-    fn kib(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the broker runs");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    }
-
-    /// Panics if the process has ever held more than its limit and a tenth. A program that holds more than a tenth at rest, as
-    /// of a small limit, may have that beside.
+    /// Panics if the process has ever held more than it may.
     pub fn has_kept_its_limit(&self, attack: &str) {
-        let (peak_kib, now_kib) = (self.kib("VmHWM:"), self.kib("VmRSS:"));
-        let tenth_kib = self.limit_kib / 10;
-        let rest_kib = if self.rest_kib > tenth_kib { self.rest_kib } else { 0 };
-        let most_kib = self.limit_kib + tenth_kib + rest_kib;
-        let line = format!(
-            "{attack}: held {} MiB at most and {} MiB now, of {} MiB and {} MiB at rest",
-            peak_kib >> 10,
-            now_kib >> 10,
-            self.limit_kib >> 10,
-            self.rest_kib >> 10
-        );
-        println!("{line}");
-        assert!(peak_kib <= most_kib, "{line}");
+        self.limit.as_ref().expect("it has become ready").check(attack);
     }
 }
 
