@@ -35,7 +35,8 @@ pub(crate) struct QueueHousekeeping {
 pub(crate) struct OverflowDrop {
     /// Some were removed.
     any: bool,
-    /// The budget of the turn is spent, and more must be removed.
+    /// The queue must be dispatched: the budget of the turn is spent and more must be removed, or the next message was on a page
+    /// and is in memory now.
     more: bool,
 }
 
@@ -114,7 +115,9 @@ impl QueueHousekeeping {
             any = true;
             self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::MaxLength, fx);
         }
-        OverflowDrop { any, more: false }
+        // Consumers waited for the page that is gone.
+        let more = any && queue.ready.has_head() && queue.consumers.has_active();
+        OverflowDrop { any, more }
     }
 
     /// Removes expired messages from the head of a queue. Returns whether more may follow: `checks` are used up.
@@ -143,8 +146,7 @@ impl QueueHousekeeping {
         }
     }
 
-    /// A message was added to a queue that has features, or that expires. Returns whether it must be dispatched, because more has
-    /// to be removed from it.
+    /// A message was added to a queue that has features, or that expires. Returns whether it must be dispatched.
     #[inline]
     pub fn after_push<E: Effects>(
         &mut self,
@@ -165,7 +167,7 @@ impl QueueHousekeeping {
     }
 
     /// Messages have left a queue, or returned to it. `more`: the queue has a turn again once others had theirs. Returns whether
-    /// it must be dispatched again, because more has to be removed from it.
+    /// it must be dispatched again.
     #[inline]
     pub fn after_dispatch<E: Effects>(
         &mut self,

@@ -181,6 +181,34 @@ fn queues_ask_in_turn_when_much_is_asked_for() {
     assert_eq!((census(&world, "pages"), census(&world, "requests for pages")), (0, 0));
 }
 
+#[test]
+fn consumers_get_what_is_behind_a_page_that_is_dropped_before_its_queue_may_ask_for_it() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    world.switch_paging_on(1);
+    let client = world.connect(0, 1);
+    let names: Vec<String> = (0..20).map(|queue| format!("q{queue}")).collect();
+    for name in &names {
+        crate::declare(&mut world, client, name);
+        world.publish(client, "", name, &"x".repeat(1 << 20));
+    }
+    let one = Table::new().with("x-max-length", wire::Value::I32(1)).expect("short");
+    declare_durable(&mut world, client, "limited", &one);
+    world.publish(client, "", "limited", &"y".repeat(1 << 20));
+    names.iter().for_each(|name| consume(&mut world, client, name, name, true));
+    consume(&mut world, client, "limited", "c", true);
+    world.sent(client);
+    assert!(census(&world, "requests for pages") > 1, "the last queues wait for their turns");
+    world.switch_paging_on(1 << 30);
+    // The first is too many once, but not the whole page: that is wanted. Then it is.
+    world.publish(client, "", "limited", "too many");
+    assert_eq!(world.sent(client), "");
+    world.publish(client, "", "limited", "in memory");
+    let sent = world.sent(client);
+    assert!(sent.contains("in memory"), "{sent}");
+    world.answer_pages(0);
+    assert_eq!(world.sent(client).split(" | ").count(), names.len());
+}
+
 proptest! {
     /// Publishes, acknowledgements and answers in any order: everything is delivered once and in order.
     #[test]
