@@ -31,6 +31,8 @@ pub struct LogEnd {
     pub next_segment: SegmentNumber,
     /// What the log consists of, the oldest first.
     pub segments: Vec<SegmentStart>,
+    /// Those of them that have frames and no header: the write of both was torn.
+    pub headerless: Vec<SegmentNumber>,
     /// Segments that hold nothing of the log: made ahead, or given back.
     pub unused: Vec<SegmentNumber>,
     /// No header says where the log begins: an unused segment shows that the one that the last header names was given back.
@@ -45,6 +47,7 @@ impl LogEnd {
             chain,
             next_segment: SegmentNumber(1),
             segments: Vec::new(),
+            headerless: Vec::new(),
             unused: Vec::new(),
             is_start_implied: false,
         }
@@ -92,13 +95,14 @@ impl LogWriter {
     ///
     /// It begins with a segment of its own: blocks behind a torn write are never written again under their number.
     pub fn new(end: LogEnd, segment_bytes: u64) -> Self {
-        let LogEnd { chain, next_segment, segments, unused, is_start_implied } = end;
+        let LogEnd { chain, next_segment, segments, headerless, unused, is_start_implied } = end;
         let segment_bytes = segment_bytes.clamp(crate::limits::SEGMENT_BYTES_MIN, crate::limits::SEGMENT_BYTES_MAX);
         let segment_blocks = (segment_bytes / BLOCK_BYTES as u64) as u32;
         LogWriter {
             chain,
             supply: SegmentSupply::new(chain.log, segment_blocks, next_segment, segments, unused)
-                .keeping_unused(is_start_implied),
+                .keeping_unused(is_start_implied)
+                .keeping_headerless(headerless),
             tail: None,
             filling: Group::default(),
             filling_number: GroupNumber(1),

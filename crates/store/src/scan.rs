@@ -211,8 +211,10 @@ pub fn scan(
     // Segments are used in their order: what is unused behind the last one was made ahead.
     let used = segments.iter().rposition(|segment| segment.is_used).map_or(0, |last| last + 1);
     unused.extend(segments[used..].iter().map(|segment| segment.id.number));
-    let segments = segments[..used].iter().filter_map(|segment| segment.start).collect();
-    let end = LogEnd { chain, next_segment, segments, unused, is_start_implied };
+    let used = &segments[..used];
+    let headerless = used.iter().filter(|segment| segment.header.is_none()).map(|segment| segment.id.number).collect();
+    let segments = used.iter().filter_map(|segment| segment.start).collect();
+    let end = LogEnd { chain, next_segment, segments, headerless, unused, is_start_implied };
     Ok(ScanResult { end, frames, torn_frames, damage, footers_used })
 }
 

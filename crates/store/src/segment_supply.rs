@@ -5,7 +5,7 @@
 //! A segment is given back in two steps. It is retired when nothing in it is needed; it is made into another one or removed
 //! when a later segment's header, which says that the log begins behind it, is durable. So a segment that is missing is told
 //! from one that was given back. On a full disk the oldest one is made into the next one before: its old header, under another
-//! number, tells the same.
+//! number, tells the same. One that has lost its header, as the write that began it was torn, has nothing to tell it by.
 
 use crate::ids::{FrameSequence, LogId, SegmentId, SegmentNumber};
 use crate::limits::{NO_SPACE_RETRY_US, RECYCLABLE_SEGMENTS_MAX, RETIRED_SEGMENTS_MAX, SPARE_SEGMENTS};
@@ -50,6 +50,8 @@ pub(crate) struct SegmentSupply {
     /// It is needed no more, and is still there if that fails for lack of space.
     making_from: Option<Origin>,
     retired: VecDeque<SegmentNumber>,
+    /// These are made into others only when a header says that they are not needed.
+    headerless: Vec<SegmentNumber>,
     /// Segments that become the next ones under new numbers, or are removed.
     recyclable: VecDeque<SegmentNumber>,
     is_removing: bool,
@@ -76,6 +78,7 @@ impl SegmentSupply {
             making: Making::Idle,
             making_from: None,
             retired: VecDeque::new(),
+            headerless: Vec::new(),
             recyclable: unused.into(),
             is_removing: false,
             keeps_recyclable: false,
@@ -87,6 +90,11 @@ impl SegmentSupply {
     /// changes nothing in them.
     pub fn keeping_unused(self, keeps_recyclable: bool) -> Self {
         SegmentSupply { keeps_recyclable, ..self }
+    }
+
+    /// These have no header that would tell, under another number, that they were given back.
+    pub fn keeping_headerless(self, headerless: Vec<SegmentNumber>) -> Self {
+        SegmentSupply { headerless, ..self }
     }
 
     pub fn set_spares(&mut self, spares: usize) {
@@ -117,7 +125,7 @@ impl SegmentSupply {
         }
         if self.may_take_retired()
             && self.spares.is_empty()
-            && let Some(number) = self.retired.pop_front()
+            && let Some(number) = self.retired.pop_front_if(|oldest| !self.headerless.contains(oldest))
         {
             return Some(self.make(Some(Origin::Retired(number))));
         }
@@ -258,6 +266,29 @@ mod tests {
             assert_eq!(removed > 0, !is_start_implied);
             supply.give_back_before(SegmentNumber(3));
             assert_eq!(matches!(supply.poll(0), Some(Request::Remove { .. })), is_start_implied);
+        }
+    }
+
+    #[test]
+    fn a_segment_without_a_header_becomes_another_only_when_a_later_header_is_durable() {
+        for is_headerless in [false, true] {
+            let starts = [1, 2].map(|number| SegmentStart {
+                number: SegmentNumber(number),
+                first: FrameSequence(number),
+                previous_crc: 0,
+            });
+            let headerless = if is_headerless { vec![SegmentNumber(1)] } else { Vec::new() };
+            let supply = SegmentSupply::new(LogId(0), 8, SegmentNumber(3), starts.to_vec(), Vec::new());
+            let mut supply = supply.keeping_headerless(headerless);
+            supply.retire_before(SegmentNumber(2));
+            assert_eq!(making(&mut supply, 0), Some((SegmentNumber(3), None)));
+            assert!(supply.on_made(SegmentNumber(3), no_space()).is_some());
+            let next = making(&mut supply, 0);
+            assert_eq!(next, (!is_headerless).then_some((SegmentNumber(4), Some(SegmentNumber(1)))));
+            if is_headerless {
+                supply.give_back_before(SegmentNumber(2));
+                assert_eq!(making(&mut supply, 0), Some((SegmentNumber(4), Some(SegmentNumber(1)))));
+            }
         }
     }
 
