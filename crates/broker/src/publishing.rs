@@ -437,7 +437,9 @@ impl Publishing<'_> {
     }
 
     /// Forwards a routed publish. Returns what its channel awaits; what the turn has left is deferred.
-    #[inline]
+    ///
+    /// Inlined in both of its callers: a result that is returned in memory costs each publish 18 instructions.
+    #[inline(always)]
     fn forward_route<E: Effects>(
         &mut self,
         (slot, number): (ConnectionSlot, ChannelNumber),
