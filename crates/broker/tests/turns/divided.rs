@@ -24,17 +24,17 @@ fn bind(world: &mut BrokerWorld, at: WorldConnection, name: &str, queue: &str, k
     world.command(at, queue::Bind { queue, exchange, routing_key, no_wait: true, arguments: TableRef::EMPTY });
 }
 
-fn table(name: &str, value: Value) -> Table {
+pub fn table(name: &str, value: Value) -> Table {
     Table::new().with(name, value).expect("a short name")
 }
 
-fn publish_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, key: &str, body: &str, headers: Table) {
+pub fn publish_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, key: &str, body: &str, headers: Table) {
     let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
     let _flow = world.publish_only(at, name, key, body, &properties, false);
 }
 
 /// Runs turns until nothing is left, and serves the bystander after each. Returns how many there were.
-fn turns(world: &mut BrokerWorld, bystander: WorldConnection) -> usize {
+pub fn turns(world: &mut BrokerWorld, bystander: WorldConnection) -> usize {
     let mut turns = 0;
     while world.run_deferred() {
         is_served(world, bystander);
@@ -44,7 +44,7 @@ fn turns(world: &mut BrokerWorld, bystander: WorldConnection) -> usize {
 }
 
 /// No turn has done much more than its budget.
-fn no_turn_is_long(world: &BrokerWorld) {
+pub fn no_turn_is_long(world: &BrokerWorld) {
     for (broker, _) in &world.shards {
         let most = broker.counters().work_per_turn_max;
         assert!(most <= WORK_MAX, "{most} units in one turn");

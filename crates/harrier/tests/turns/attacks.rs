@@ -17,8 +17,12 @@ fn connect(broker: &LimitedBroker) -> Attacker {
 }
 
 fn declare(name: &str, arguments: &Table) -> Vec<u8> {
+    declare_as(name, has_store(), arguments)
+}
+
+fn declare_as(name: &str, durable: bool, arguments: &Table) -> Vec<u8> {
     let bytes = arguments.to_bytes();
-    let (passive, durable, exclusive, auto_delete, no_wait) = (false, has_store(), false, false, true);
+    let (passive, exclusive, auto_delete, no_wait) = (false, false, false, true);
     let (queue, arguments) = (short(name), TableRef::new(&bytes));
     method_frame(1, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments }.into())
 }
@@ -121,6 +125,32 @@ fn a_chain_of_queues_without_time() {
         };
         carry_out(&mut attacker, (0..queues).map(next));
         carry_out(&mut attacker, [publish("", "c0", plain())]);
+    });
+}
+
+/// A message that claims to have died in very many queues: its `x-death` has so many entries.
+fn died_often(deaths: usize) -> Vec<u8> {
+    let mut list = List::new();
+    for number in 0..deaths {
+        let death = Table::new().with("queue", Value::text(&format!("{number:x}"))).expect("short");
+        list.push(Value::Table(death));
+    }
+    let headers = Table::new().with("x-death", Value::List(list)).expect("short");
+    properties(Properties { headers: Some(headers), ..Properties::default() })
+}
+
+#[test]
+fn letters_whose_histories_are_read_and_dropped() {
+    // Where the letters go is not there: nothing is routed.
+    beside("letters with long histories", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare_exchange("f", "fanout")]);
+        let dies = dies_at_once("nowhere");
+        let made = (0..size(500, 5_000))
+            .map(|number| format!("h{number}"))
+            .flat_map(|name| [declare(&name, &dies), bind(&name, "f", "", &Table::new())]);
+        carry_out(&mut attacker, made);
+        carry_out(&mut attacker, [publish("f", "", &died_often(size(1_000, 6_000)))]);
     });
 }
 
@@ -349,10 +379,20 @@ fn a_message_satisfies_very_many_headers_bindings() {
 
 #[test]
 fn a_queue_with_very_many_returned_messages_is_purged() {
-    beside("many returned messages are purged", |broker| {
+    purge_returned("many returned messages are purged", &declare("q", &Table::new()));
+}
+
+#[test]
+fn a_queue_that_counts_very_many_returned_messages_is_purged() {
+    let counts = Table::new().with("x-queue-type", Value::text("quorum")).expect("short");
+    purge_returned("many counted messages are purged", &declare_as("q", true, &counts));
+}
+
+fn purge_returned(name: &str, declared: &[u8]) {
+    beside(name, |broker| {
         let messages = size(30_000, 1_000_000);
         let mut attacker = connect(broker);
-        carry_out(&mut attacker, [declare("q", &Table::new())]);
+        carry_out(&mut attacker, [declared.to_vec()]);
         for first in (0..messages).step_by(10_000) {
             let some = first..messages.min(first + 10_000);
             carry_out(&mut attacker, some.map(|_| publish("", "q", plain())));
