@@ -11,7 +11,7 @@ use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, RoutePart};
 use crate::ids::StoredPosition;
-use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_PROPERTIES_BYTES_PER_WORK};
+use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, PROPERTIES_BYTES_PER_WORK};
 use crate::message::{Content, Message};
 use crate::pending_dead_letters::DeadLetterGroup;
 use crate::work_budget::WorkBudget;
@@ -249,7 +249,7 @@ fn forward_from<E: Effects>(
         name.is_some_and(|name| !dead_letter.is_cycle(earlier, name))
     };
     // Its deaths are looked through for each queue.
-    let work_each = if first { 0 } else { content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK };
+    let work_each = if first { 0 } else { content.properties.len() / PROPERTIES_BYTES_PER_WORK };
     let part = RoutePart { queues: &route.queues, from, is_wanted, work_each, source };
     let DeadLetterPaths { dispatcher, forwarder, confirms } = paths;
     forwarder.forward_part(&part, content, kept, (dispatcher, confirms), fx)

@@ -6,8 +6,8 @@ use crate::death_events::{
     write_text,
 };
 use crate::limits::{
-    DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK, DEATH_CACHE_PROPERTIES_BYTES_MAX, DEATH_HISTORY_BYTES_MAX,
-    DEATH_HISTORY_ENTRY_WORK,
+    DEAD_LETTER_WORK, DEATH_CACHE_PROPERTIES_BYTES_MAX, DEATH_HISTORY_BYTES_MAX, DEATH_HISTORY_ENTRY_WORK,
+    PROPERTIES_BYTES_PER_WORK,
 };
 use crate::message::Message;
 use catalog::{QueueRoute, VhostId, arguments::X_HARRIER_ID};
@@ -141,9 +141,8 @@ impl DeathHistoryWriter {
             history = DeathHistory::Full;
         }
         let bytes = content.properties.len().max(after.len());
-        self.work = DEAD_LETTER_WORK
-            + bytes / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK
-            + extent.entries_read * DEATH_HISTORY_ENTRY_WORK;
+        self.work =
+            DEAD_LETTER_WORK + bytes / PROPERTIES_BYTES_PER_WORK + extent.entries_read * DEATH_HISTORY_ENTRY_WORK;
         let worth_it = history == DeathHistory::First && content.properties.len() <= DEATH_CACHE_PROPERTIES_BYTES_MAX;
         match (&mut self.before, worth_it) {
             (Some(before), true) => {

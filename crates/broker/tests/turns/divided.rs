@@ -3,7 +3,7 @@
 use super::{WORK_MAX, census, fanout, is_served, names, queue_with, world};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, consume, declare, short};
-use broker::limits::{DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
+use broker::limits::{DEAD_LETTER_WORK, PROPERTIES_BYTES_PER_WORK};
 use catalog::{ApplyTo, Definition, Policy, VhostLimits};
 use wire::method::{basic, exchange, queue};
 use wire::{List, Properties, Table, TableRef, Value};
@@ -199,7 +199,7 @@ fn a_dead_letter_draws_on_the_budget_by_its_properties() {
         (world.shards[0].0.counters().work - before) as usize
     });
     works.sort_unstable();
-    let by_bytes = (39 << 10) / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK;
+    let by_bytes = (39 << 10) / PROPERTIES_BYTES_PER_WORK;
     assert!(works[0] >= DEAD_LETTER_WORK && works[1] >= works[0] + by_bytes, "{works:?}");
     assert!(works[1] <= works[0] + by_bytes + DEAD_LETTER_WORK, "{works:?}");
 }
