@@ -11,7 +11,7 @@ use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, RoutePart};
 use crate::ids::StoredPosition;
-use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
+use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, PROPERTIES_BYTES_PER_WORK};
 use crate::message::{Content, Message};
 use crate::pending_dead_letters::DeadLetterGroup;
 use crate::work_budget::WorkBudget;
@@ -89,19 +89,14 @@ impl DeadLetterRouter {
             let Some((message, source)) = next else { break };
             group.messages -= 1;
             let dead_letter = DeadLetter { message: &message, reason: group.reason, target: &group.target };
-            let first = match writer.write(dead_letter, now_s, self.properties_bytes_max) {
-                DeathHistory::First => true,
-                DeathHistory::Continued => false,
-                DeathHistory::Full => {
-                    self.dropped += 1;
-                    dispatcher.work.draw(DEAD_LETTER_WORK);
-                    forget(source, fx);
-                    continue;
-                }
-            };
+            let history = writer.write(dead_letter, now_s, self.properties_bytes_max);
+            let first = history == DeathHistory::First;
             // Only a message that has died before, or has further keys, can have another route than the one before it.
             let plain = first && content(dead_letter, &writer, now_us).bcc.is_empty();
-            let looked_up = if plain && writer.cached_route(version).is_some() {
+            let looked_up = if history == DeathHistory::Full {
+                self.dropped += 1;
+                None
+            } else if plain && writer.cached_route(version).is_some() {
                 None
             } else {
                 match self.look_up(dead_letter, plain, &mut writer, now_us, catalog, &mut dispatcher.work) {
@@ -115,10 +110,10 @@ impl DeadLetterRouter {
                     }
                 }
             };
+            // Also of a letter that nothing gets: its headers were read.
+            dispatcher.work.draw(writer.work());
             if let Some(route) = looked_up.as_ref().or(writer.cached_route(version).filter(|_| plain)) {
                 let content = content(dead_letter, &writer, now_us);
-                let work = DEAD_LETTER_WORK + content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK;
-                dispatcher.work.draw(work);
                 let source = source.map(|source| paths.confirms.hold_source(source));
                 self.forward(dead_letter, route, content, first, source, paths, catalog, fx);
             } else {
@@ -254,7 +249,7 @@ fn forward_from<E: Effects>(
         name.is_some_and(|name| !dead_letter.is_cycle(earlier, name))
     };
     // Its deaths are looked through for each queue.
-    let work_each = if first { 0 } else { content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK };
+    let work_each = if first { 0 } else { content.properties.len() / PROPERTIES_BYTES_PER_WORK };
     let part = RoutePart { queues: &route.queues, from, is_wanted, work_each, source };
     let DeadLetterPaths { dispatcher, forwarder, confirms } = paths;
     forwarder.forward_part(&part, content, kept, (dispatcher, confirms), fx)

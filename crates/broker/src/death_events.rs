@@ -15,12 +15,18 @@ struct DeathGroup<'a> {
 }
 
 /// The deaths of a message so far.
-pub(crate) struct DeathEvents<'a>(Vec<DeathGroup<'a>>);
+pub(crate) struct DeathEvents<'a> {
+    groups: Vec<DeathGroup<'a>>,
+    /// Entries of the list, before those of one queue and reason were merged.
+    pub read: usize,
+}
 
 /// What was written of a history.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct HistoryExtent {
     pub bytes: usize,
+    /// Entries that were read for it.
+    pub entries_read: usize,
     /// Older entries, or all, found no room.
     pub is_shortened: bool,
     /// One of the deaths that were written is a rejection by a consumer.
@@ -33,7 +39,7 @@ impl<'a> DeathEvents<'a> {
     pub fn of(list: ListRef<'a>) -> Self {
         let events: Vec<TableRef<'a>> = list.iter().filter_map(|event| event.ok()?.as_table()).collect();
         if let [event] = events[..] {
-            return DeathEvents(vec![DeathGroup { event, count: None }]);
+            return DeathEvents { groups: vec![DeathGroup { event, count: None }], read: 1 };
         }
         let key = |event: &TableRef<'a>| (text_of(*event, "queue"), text_of(*event, "reason"));
         let mut order: Vec<_> = events.iter().enumerate().map(|(at, event)| (key(event), at)).collect();
@@ -49,19 +55,19 @@ impl<'a> DeathEvents<'a> {
             })
             .collect();
         groups.sort_unstable_by_key(|(first, _)| *first);
-        DeathEvents(groups.into_iter().map(|(_, group)| group).collect())
+        DeathEvents { groups: groups.into_iter().map(|(_, group)| group).collect(), read: events.len() }
     }
 
     /// Takes the entry of a queue and reason, and how many deaths it stands for.
     pub fn take(&mut self, queue: &[u8], reason: &[u8]) -> Option<(TableRef<'a>, i64)> {
         let is_it = |group: &DeathGroup<'_>| is(group.event, "queue", queue) && is(group.event, "reason", reason);
-        let group = self.0.remove(self.0.iter().position(is_it)?);
+        let group = self.groups.remove(self.groups.iter().position(is_it)?);
         Some((group.event, group.count.or(count_of(group.event)).unwrap_or(0)))
     }
 
     /// Writes the entries behind those of `extent`, as far as all together have no more than `bytes_max` bytes.
     pub fn write(&self, bytes_max: usize, mut extent: HistoryExtent, out: &mut Vec<u8>) -> HistoryExtent {
-        for DeathGroup { event, count } in &self.0 {
+        for DeathGroup { event, count } in &self.groups {
             let start = out.len();
             match count {
                 Some(count) => write_counted(*event, *count, out),

@@ -5,7 +5,10 @@ use crate::death_events::{
     DeathEvents, HistoryExtent, copy_entries, is, with_length, write_count, write_counted, write_long, write_name,
     write_text,
 };
-use crate::limits::{DEATH_CACHE_PROPERTIES_BYTES_MAX, DEATH_HISTORY_BYTES_MAX};
+use crate::limits::{
+    DEAD_LETTER_WORK, DEATH_CACHE_PROPERTIES_BYTES_MAX, DEATH_HISTORY_BYTES_MAX, DEATH_HISTORY_ENTRY_WORK,
+    PROPERTIES_BYTES_PER_WORK,
+};
 use crate::message::Message;
 use catalog::{QueueRoute, VhostId, arguments::X_HARRIER_ID};
 use std::sync::Arc;
@@ -61,6 +64,8 @@ pub struct DeathHistoryWriter {
     /// The properties of the last message, if they are short enough to compare, and those of its dead letter.
     before: Option<Vec<u8>>,
     after: Vec<u8>,
+    /// Units of work of the last, by what was read and written.
+    work: usize,
     route: Option<CachedDeadLetterRoute>,
 }
 
@@ -135,6 +140,9 @@ impl DeathHistoryWriter {
         if extent.is_shortened && !extent.has_rejection {
             history = DeathHistory::Full;
         }
+        let bytes = content.properties.len().max(after.len());
+        self.work =
+            DEAD_LETTER_WORK + bytes / PROPERTIES_BYTES_PER_WORK + extent.entries_read * DEATH_HISTORY_ENTRY_WORK;
         let worth_it = history == DeathHistory::First && content.properties.len() <= DEATH_CACHE_PROPERTIES_BYTES_MAX;
         match (&mut self.before, worth_it) {
             (Some(before), true) => {
@@ -150,6 +158,11 @@ impl DeathHistoryWriter {
     /// The properties of the dead letter written last.
     pub fn properties(&self) -> &[u8] {
         &self.after
+    }
+
+    /// The work of the dead letter written last, beside that of its queues.
+    pub fn work(&self) -> usize {
+        self.work
     }
 
     /// Its route, if that is known.
@@ -277,6 +290,7 @@ impl DeathEvent<'_> {
         }
         self.write_last_death(out);
         let events = DeathEvents::of(known.and_then(ValueRef::as_list).unwrap_or_default());
+        let entries_read = events.read;
         let copies = copies.and_then(ValueRef::as_list);
         let mut extent = HistoryExtent::default();
         let start = out.len();
@@ -286,7 +300,7 @@ impl DeathEvent<'_> {
         if extent.bytes == 0 {
             out.truncate(start);
         }
-        extent
+        HistoryExtent { entries_read, ..extent }
     }
 
     /// The list of deaths with this one in front: counted up if there was one of this queue and reason. That one's time and
@@ -307,9 +321,9 @@ impl DeathEvent<'_> {
         let bytes = out.len() - start;
         if bytes > bytes_max {
             out.truncate(start);
-            return HistoryExtent { bytes: 0, is_shortened: true, has_rejection };
+            return HistoryExtent { is_shortened: true, has_rejection, ..HistoryExtent::default() };
         }
-        events.write(bytes_max, HistoryExtent { bytes, is_shortened: false, has_rejection }, out)
+        events.write(bytes_max, HistoryExtent { bytes, has_rejection, ..HistoryExtent::default() }, out)
     }
 
     /// Writes the properties again, with a shorter history; without any of its headers if even they do not fit.

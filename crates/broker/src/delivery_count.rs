@@ -1,8 +1,10 @@
 //! The header `x-delivery-count`: how often a message was returned to its queue, as quorum queues of RabbitMQ count.
 
+use crate::death_events::{copy_entries, write_name};
+use crate::limits::PROPERTIES_BYTES_PER_WORK;
 use crate::message::{Content, Message};
 use slab::Pool;
-use wire::{ShortString, TableRef, Value};
+use wire::TableRef;
 
 const DELIVERY_COUNT: &str = "x-delivery-count";
 
@@ -19,14 +21,19 @@ pub(crate) fn with_delivery_count(message: &Message, count: Option<u32>, pool: &
     let content = message.content();
     let mut properties = Vec::new();
     content.properties().rewrite(true, &mut properties, |headers, out| {
-        let mut headers = TableRef::new(headers).to_table().unwrap_or_default();
-        match (count, ShortString::try_from(DELIVERY_COUNT)) {
-            (Some(count), Ok(name)) => headers.set(name, Value::I64(count.into())),
-            _ => drop(headers.remove(DELIVERY_COUNT)),
+        copy_entries(TableRef::new(headers), out, |name| name != DELIVERY_COUNT.as_bytes());
+        if let Some(count) = count {
+            write_name(out, DELIVERY_COUNT);
+            out.push(b'l');
+            out.extend_from_slice(&i64::from(count).to_be_bytes());
         }
-        out.extend_from_slice(&headers.to_bytes());
     });
     Content { properties: &properties, ..content }.keep(pool)
+}
+
+/// The units of work of writing a message with another count.
+pub(crate) fn rewriting_work(message: &Message) -> usize {
+    message.content().properties.len() / PROPERTIES_BYTES_PER_WORK
 }
 
 #[cfg(test)]

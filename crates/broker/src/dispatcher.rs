@@ -366,9 +366,10 @@ impl Dispatcher {
                         done.push(StoredPosition { uid, position }, fx);
                     }
                 }
-                SettlementOutcome::Rejected => self.queues.reject(queue, position, message, fx),
+                SettlementOutcome::Rejected => self.work.draw(self.queues.reject(queue, position, message, fx)),
                 SettlementOutcome::Requeued => {
-                    self.queues.requeue(queue, QueueEntry { position, message, redelivered: true }, true, true, fx);
+                    let entry = QueueEntry { position, message, redelivered: true };
+                    self.work.draw(self.queues.requeue(queue, entry, true, true, fx));
                 }
             }
             return;

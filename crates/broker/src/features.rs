@@ -5,7 +5,7 @@ use crate::ids::QueuePosition;
 use crate::message::Content;
 use crate::ready_messages::ReadyMessages;
 use catalog::{OverflowPolicy, QueueDefinition, QueueFeatures};
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const MS_US: u64 = 1_000;
@@ -27,8 +27,8 @@ pub struct FeatureState {
     pub single_active: bool,
     /// How often a message may be returned.
     pub delivery_limit: Option<u32>,
-    /// How often messages were returned (with a delivery limit only).
-    pub returns: HashMap<QueuePosition, u32>,
+    /// How often messages were returned (with a delivery limit only). A million of them are never moved at once.
+    pub returns: BTreeMap<QueuePosition, u32>,
     /// If its virtual host has a quota: the bytes that are counted of this queue.
     pub counted_bytes: Option<u64>,
     /// Messages of it cannot be read.
@@ -69,7 +69,7 @@ impl FeatureState {
             priority_max: features.priority_max,
             single_active: features.single_active_consumer,
             delivery_limit: features.delivery_limit,
-            returns: HashMap::new(),
+            returns: BTreeMap::new(),
             counted_bytes: None,
             is_closed: false,
         }

@@ -165,11 +165,13 @@ impl<'a> Inbox<'a> {
                 self.control().data.dispatcher.queues.forget(queue, position, count, fx);
             }
             ShardMessage::Rejected { queue, position, message } => {
-                self.control().data.dispatcher.queues.reject(queue, position, message, fx);
+                let dispatcher = &mut self.requests.control.data.dispatcher;
+                dispatcher.work.draw(dispatcher.queues.reject(queue, position, message, fx));
             }
             ShardMessage::Returned { queue, position, message, redelivered, was_delivered, ack_required } => {
                 let entry = QueueEntry { position, message, redelivered };
-                self.control().data.dispatcher.queues.requeue(queue, entry, was_delivered, ack_required, fx);
+                let dispatcher = &mut self.requests.control.data.dispatcher;
+                dispatcher.work.draw(dispatcher.queues.requeue(queue, entry, was_delivered, ack_required, fx));
             }
             ShardMessage::Request { requester, queue, request } => {
                 let response = self.requests.respond(requester, queue, request, fx);

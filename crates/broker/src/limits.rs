@@ -64,9 +64,12 @@ pub const DEAD_LETTER_THROTTLE_US: u64 = 1_000;
 /// Dead letters of one shard that wait to be routed. Clients that cause them wait before there are so many; what other shards
 /// cause beyond is dropped and counted, as dead letters without confirms may be.
 pub const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
-/// Units of work of a dead letter beside those of its queues, and one more for each so many bytes of its properties.
+/// Units of work of a dead letter beside those of its queues and its properties.
 pub const DEAD_LETTER_WORK: usize = 4;
-pub const DEAD_LETTER_PROPERTIES_BYTES_PER_WORK: usize = 128;
+/// Bytes of properties that one unit of work writes anew: of a dead letter, or of a message with a count of its returns.
+pub const PROPERTIES_BYTES_PER_WORK: usize = 128;
+/// Units of work of an entry of `x-death` that a message has when it dies: it is read, compared with the others and written.
+pub const DEATH_HISTORY_ENTRY_WORK: usize = 2;
 /// Entries of a message's headers that one unit of work copies.
 pub const HEADERS_PER_WORK: usize = 4;
 /// Capacity, in dead letters, that their list keeps when it runs empty.

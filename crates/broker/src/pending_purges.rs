@@ -2,6 +2,7 @@
 
 use crate::effects::{AppendResult, Effects};
 use crate::purged_messages::PurgedMessages;
+use crate::queues::QueueTable;
 use crate::shard_message::{QueueResponse, Requester};
 use crate::work_budget::WorkBudget;
 use catalog::QueueId;
@@ -55,13 +56,14 @@ impl Purges {
         &mut self,
         queue: QueueId,
         mut purge: PendingPurge,
+        queues: &mut QueueTable,
         work: &mut WorkBudget,
         fx: &mut E,
     ) -> (QueueResponse, bool) {
         let early = purge.respond_early();
         // One that has its response waits for nobody: its requester may send any number of them.
         let is_behind = early.is_none() && self.under_way.contains_key(&queue);
-        if !is_behind && purge.purged.drop_some(work, fx) {
+        if !is_behind && purge.purged.drop_some(queues.features_mut(queue), work, fx) {
             let finished = self.finish(purge, fx).map(|(_, response)| response);
             return (early.or(finished).unwrap_or(QueueResponse::Deferred), false);
         }
@@ -75,11 +77,12 @@ impl Purges {
     pub fn run<E: Effects>(
         &mut self,
         queue: QueueId,
+        queues: &mut QueueTable,
         work: &mut WorkBudget,
         fx: &mut E,
     ) -> (Option<(Requester, QueueResponse)>, bool) {
         let Some(purges) = self.under_way.get_mut(&queue) else { return (None, false) };
-        if purges.front_mut().is_some_and(|first| !first.purged.drop_some(work, fx)) {
+        if purges.front_mut().is_some_and(|first| !first.purged.drop_some(queues.features_mut(queue), work, fx)) {
             return (None, true);
         }
         let finished = purges.pop_front();

@@ -102,11 +102,6 @@ impl PriorityLevel {
         self.returned.first_key_value().map(|(&number, _)| number)
     }
 
-    /// Whether a message waits that was returned to this number.
-    pub fn has_returned(&self, number: u64) -> bool {
-        self.returned.contains_key(&number)
-    }
-
     /// How many messages wait that were not returned.
     pub fn list_len(&self) -> usize {
         self.list.len()

@@ -1,6 +1,7 @@
 //! Messages that were purged from a queue, to be dropped in turns. A durable queue is done with them.
 
 use crate::effects::Effects;
+use crate::features::FeatureState;
 use crate::ids::QueuePosition;
 use crate::ready_messages::ReadyMessages;
 use crate::work_budget::WorkBudget;
@@ -32,8 +33,14 @@ impl PurgedMessages {
         self.uid.is_some()
     }
 
-    /// Drops messages as far as the budget of the turn allows. Returns whether none is left.
-    pub fn drop_some<E: Effects>(&mut self, work: &mut WorkBudget, fx: &mut E) -> bool {
+    /// Drops messages as far as the budget of the turn allows. Their queue, if it is still there, forgets how often they were
+    /// returned; unsettled messages may return once more. Returns whether none is left.
+    pub fn drop_some<E: Effects>(
+        &mut self,
+        mut features: Option<&mut FeatureState>,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) -> bool {
         while !work.is_spent()
             && let Some(uid) = self.paged_uid
             && let Some(page) = self.messages.take_page()
@@ -44,11 +51,13 @@ impl PurgedMessages {
         if self.messages.pages_len() > 0 {
             return false;
         }
-        let Some(uid) = self.uid else { return self.messages.drop_some(work) };
         let mut run: Option<PositionRun> = None;
         while !work.is_spent() {
             let Some(entry) = self.messages.pop() else { break };
             work.draw(1);
+            if let Some(features) = &mut features {
+                features.forget_returns(entry.position);
+            }
             let is_persistent = entry.message.is_persistent();
             match &mut run {
                 Some(run) if run.first.0 + u64::from(run.count) == entry.position.0 && run.count < u32::MAX => {
@@ -57,18 +66,18 @@ impl PurgedMessages {
                 }
                 _ => {
                     let next = PositionRun { first: entry.position, count: 1, is_stored: is_persistent };
-                    forget(uid, run.replace(next), fx);
+                    self.forget(run.replace(next), fx);
                 }
             }
         }
-        forget(uid, run, fx);
+        self.forget(run, fx);
         self.messages.is_empty()
     }
-}
 
-/// Tells the store that it is done with a run, if it has any of it.
-fn forget<E: Effects>(uid: QueueUid, run: Option<PositionRun>, fx: &mut E) {
-    if let Some(run) = run.filter(|run| run.is_stored) {
-        fx.forget(uid, run.first, run.count);
+    /// Tells the store that it is done with a run, if it has any of it.
+    fn forget<E: Effects>(&self, run: Option<PositionRun>, fx: &mut E) {
+        if let (Some(uid), Some(run)) = (self.uid, run.filter(|run| run.is_stored)) {
+            fx.forget(uid, run.first, run.count);
+        }
     }
 }

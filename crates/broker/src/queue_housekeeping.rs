@@ -4,7 +4,7 @@
 //! quotas are exact whenever a command has run.
 
 use crate::dead_letter_reason::DeadLetterReason;
-use crate::delivery_count::with_delivery_count;
+use crate::delivery_count::{rewriting_work, with_delivery_count};
 use crate::effects::Effects;
 use crate::ids::{QueuePosition, StoredPosition};
 use crate::limits::{EXPIRED_PER_CHECK, MESSAGE_OVERHEAD_BYTES};
@@ -69,7 +69,8 @@ impl QueueHousekeeping {
         self.paging.is_exceeded(self.waiting_bytes)
     }
 
-    /// A message has left its queue and no consumer got it: it becomes a dead letter, if its queue has a target for them.
+    /// A message has left its queue and no consumer got it: it becomes a dead letter, if its queue has a target for them. Returns
+    /// the work of its count of returns, which no dead letter has.
     pub fn dead_letter<E: Effects>(
         &mut self,
         queue: &mut Queue,
@@ -77,20 +78,23 @@ impl QueueHousekeeping {
         message: Message,
         reason: DeadLetterReason,
         fx: &mut E,
-    ) {
+    ) -> usize {
+        let mut work = 0;
         let source = queue.uid.filter(|_| message.is_persistent()).map(|uid| StoredPosition { uid, position });
         let was_returned = queue.features.as_mut().is_some_and(|features| features.forget_returns(position));
         if let Some(target) = queue.dead_letter_target() {
             let has_count = was_returned || reason == DeadLetterReason::DeliveryLimit;
+            work = if has_count { rewriting_work(&message) } else { 0 };
             let message = if has_count { with_delivery_count(&message, None, fx.pool()) } else { message };
             if self.dead_letters.push(target, reason, message, source) {
                 // The store keeps it until its dead letter is there.
-                return;
+                return work;
             }
         }
         if let Some(StoredPosition { uid, position }) = source {
             fx.forget(uid, position, 1);
         }
+        work
     }
 
     /// Removes the messages for which a queue has no capacity, the next first, as far as the budget of the turn allows.
@@ -110,10 +114,10 @@ impl QueueHousekeeping {
                 any = true;
                 continue;
             };
-            work.draw(1);
             self.note_taken(&entry.message);
             any = true;
-            self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::MaxLength, fx);
+            let reason = DeadLetterReason::MaxLength;
+            work.draw(1 + self.dead_letter(queue, entry.position, entry.message, reason, fx));
         }
         // Consumers waited for the page that is gone.
         let more = any && queue.ready.has_head() && queue.consumers.has_active();
@@ -128,8 +132,7 @@ impl QueueHousekeeping {
                 if *checks >= EXPIRED_PER_CHECK {
                     return true;
                 }
-                *checks += 1;
-                self.drop_head(queue, fx);
+                *checks += 1 + self.drop_head(queue, fx);
             }
             if !queue.ready.awaits_page() || !self.drop_expired_page(queue, now_us, fx) {
                 return false;
@@ -138,12 +141,11 @@ impl QueueHousekeeping {
         }
     }
 
-    /// Removes the expired message at the head of a queue.
-    pub fn drop_head<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) {
-        if let Some(entry) = queue.ready.pop() {
-            self.note_taken(&entry.message);
-            self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::Expired, fx);
-        }
+    /// Removes the expired message at the head of a queue. Returns the work of its count of returns.
+    pub fn drop_head<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> usize {
+        let Some(entry) = queue.ready.pop() else { return 0 };
+        self.note_taken(&entry.message);
+        self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::Expired, fx)
     }
 
     /// A message was added to a queue that has features, or that expires. Returns whether it must be dispatched.

@@ -355,12 +355,6 @@ impl QueuePages {
         self.remove_empty(level);
         Some((range, found, less))
     }
-
-    /// Whether the front of a level has a message with this position.
-    pub fn has_in_front(&self, position: QueuePosition) -> bool {
-        let pages = self.get(position.level());
-        pages.is_some_and(|pages| pages.front.binary_search_by_key(&position, |entry| entry.position).is_ok())
-    }
 }
 
 #[cfg(test)]
@@ -413,7 +407,8 @@ mod tests {
         let messages = [2, 3, 3, 1, 9, 10].map(|position| paged(&pool, position));
         let (_, found, less) = pages.page_in(QueuePosition(0), messages.into_iter()).expect("asked for");
         assert_eq!((found.messages, less.messages, pages.paged.messages, pages.len()), (3, 3, 97, 1));
-        assert!(pages.has_in_front(QueuePosition(9)) && !pages.has_in_front(QueuePosition(1)));
+        let front = pages.get(0).map(|pages| pages.front.iter().map(|entry| entry.position.0).collect::<Vec<_>>());
+        assert_eq!(front, Some(vec![2, 3, 9]));
         let rest = pages.next_range(0, 1 << 20, true).expect("the rest");
         assert_eq!((rest.first.0, rest.end.0, pages.asked_bytes), (10, 100, 0));
         pages.ask(rest);

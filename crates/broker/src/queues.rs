@@ -2,7 +2,7 @@
 
 use crate::consumer_rotation::ConsumerRotation;
 use crate::dead_letter_reason::DeadLetterReason;
-use crate::delivery_count::{delivery_count, with_delivery_count};
+use crate::delivery_count::{delivery_count, rewriting_work, with_delivery_count};
 use crate::effects::Effects;
 use crate::features::FeatureState;
 use crate::ids::{ConsumerRef, QueuePosition};
@@ -37,6 +37,11 @@ impl QueueTable {
             Some(Some(queue)) if queue.id == id => Some(queue),
             _ => None,
         }
+    }
+
+    /// What a queue has beyond queueing.
+    pub fn features_mut(&mut self, id: QueueId) -> Option<&mut FeatureState> {
+        self.get_mut(id)?.features.as_deref_mut()
     }
 
     /// The queue with this index.
@@ -282,14 +287,15 @@ impl Queues {
         }
     }
 
-    /// A consumer does not want a message.
-    pub fn reject<E: Effects>(&mut self, id: QueueId, position: QueuePosition, message: Message, fx: &mut E) {
-        let Some(queue) = self.table.get_mut(id) else { return };
+    /// A consumer does not want a message. Returns the work of its count of returns.
+    pub fn reject<E: Effects>(&mut self, id: QueueId, position: QueuePosition, message: Message, fx: &mut E) -> usize {
+        let Some(queue) = self.table.get_mut(id) else { return 0 };
         queue.unsettled -= 1;
-        self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::Rejected, fx);
+        self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::Rejected, fx)
     }
 
-    /// A message returns to its position. `was_delivered`: a client had it; `ack_required`: it was unsettled.
+    /// A message returns to its position. `was_delivered`: a client had it; `ack_required`: it was unsettled. Returns the work of
+    /// its count of returns.
     pub fn requeue<E: Effects>(
         &mut self,
         id: QueueId,
@@ -297,11 +303,12 @@ impl Queues {
         was_delivered: bool,
         ack_required: bool,
         fx: &mut E,
-    ) {
-        let Some(queue) = self.table.get_mut(id) else { return };
+    ) -> usize {
+        let Some(queue) = self.table.get_mut(id) else { return 0 };
         if ack_required {
             queue.unsettled -= 1;
         }
+        let mut work = 0;
         if let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some()) {
             if !was_delivered {
                 // It was on its way to a consumer that sends no acknowledgements, and its count was forgotten.
@@ -314,12 +321,13 @@ impl Queues {
                         if let Some(uid) = queue.uid.filter(|_| entry.message.is_persistent()) {
                             fx.mark_returned(uid, entry.position, count);
                         }
+                        work = rewriting_work(&entry.message);
                         entry.message = with_delivery_count(&entry.message, Some(count), fx.pool());
                     }
                     None => {
                         let (position, message) = (entry.position, entry.message);
-                        self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::DeliveryLimit, fx);
-                        return;
+                        let reason = DeadLetterReason::DeliveryLimit;
+                        return self.housekeeping.dead_letter(queue, position, message, reason, fx);
                     }
                 }
             }
@@ -328,6 +336,7 @@ impl Queues {
         self.housekeeping.note_waiting(&entry.message);
         queue.ready.restore(entry);
         self.mark_due(id);
+        work
     }
 
     /// Takes one message for `basic.get`. Those that have expired before it are dropped, as far as the budget of the turn allows.
@@ -346,8 +355,7 @@ impl Queues {
                 self.mark_due(id);
                 return GetResult::Unfinished;
             }
-            work.draw(1);
-            self.housekeeping.drop_head(queue, fx);
+            work.draw(1 + self.housekeeping.drop_head(queue, fx));
             dropped = true;
         }
         let Some(entry) = queue.ready.pop() else {
@@ -379,9 +387,6 @@ impl Queues {
     pub fn purge(&mut self, id: QueueId) -> Option<PurgedMessages> {
         let queue = self.table.get_mut(id)?;
         if let Some(features) = &mut queue.features {
-            // Unsettled messages may return once more.
-            let ready = &queue.ready;
-            features.returns.retain(|&position, _| !ready.has_requeued(position));
             // What could not be read is gone.
             features.is_closed = false;
         }

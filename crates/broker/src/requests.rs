@@ -183,7 +183,7 @@ impl Requests<'_> {
     /// Begins a purge. A response that waits for the store, or for messages that are dropped in other turns, comes later.
     fn begin_purge<E: Effects>(&mut self, id: QueueId, purge: PendingPurge, fx: &mut E) -> QueueResponse {
         let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
-        let (response, is_unfinished) = purges.begin(id, purge, &mut dispatcher.work, fx);
+        let (response, is_unfinished) = purges.begin(id, purge, &mut dispatcher.queues.table, &mut dispatcher.work, fx);
         if is_unfinished {
             self.control.sessions.deferred.leave(DeferredWork::Purge(id));
         }
@@ -193,7 +193,7 @@ impl Requests<'_> {
     /// Goes on with the purges of a queue. Returns whether anything is left.
     pub fn run_purge<E: Effects>(&mut self, id: QueueId, fx: &mut E) -> bool {
         let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
-        let (finished, is_unfinished) = purges.run(id, &mut dispatcher.work, fx);
+        let (finished, is_unfinished) = purges.run(id, &mut dispatcher.queues.table, &mut dispatcher.work, fx);
         if let Some((requester, response)) = finished {
             self.send_response(requester, response, fx);
         }
@@ -262,7 +262,8 @@ impl Requests<'_> {
         let definition = self.control.definitions.catalog.queue_definition(queue);
         let Some(home) = definition.map(|definition| definition.home) else { return };
         if self.control.identity.is_home(home) {
-            self.control.data.dispatcher.queues.requeue(queue, entry, false, ack_required, fx);
+            let dispatcher = &mut self.control.data.dispatcher;
+            dispatcher.work.draw(dispatcher.queues.requeue(queue, entry, false, ack_required, fx));
             self.control.dispatch_due(fx);
         } else {
             fx.batch(home).push(ShardMessage::returned(queue, entry, ack_required));

@@ -35,6 +35,8 @@ pub const POLICIES_MAX: usize = 4096;
 
 /// Units of work that it is to set one policy: to check and keep it, and to drop one of those before. Patterns were compiled before.
 pub const POLICY_WORK: u64 = 10;
+/// Bytes of a message's headers that an exchange looks through for one of them with one unit of work.
+pub const HEADER_BYTES_SEARCHED_PER_WORK: usize = 64;
 
 /// Bytes of a password, so that comparing one is bounded.
 pub const PASSWORD_BYTES_MAX: usize = 4096;

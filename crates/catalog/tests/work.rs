@@ -5,10 +5,11 @@
 
 mod script;
 
+use catalog::limits::HEADER_BYTES_SEARCHED_PER_WORK;
 use catalog::{Catalog, ExchangeId, KeyedRoute};
 use proptest::prelude::*;
 use script::{RoutingScript, check, table};
-use wire::{Properties, RawProperties, Table, Value};
+use wire::{List, Properties, RawProperties, Table, Value};
 
 fn headers(entries: impl IntoIterator<Item = String>) -> Vec<u8> {
     let entries: Vec<String> = entries.into_iter().collect();
@@ -473,5 +474,26 @@ proptest! {
         let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
         let at_once = script.catalog.route_all(id, &keys, RawProperties::EMPTY);
         prop_assert_eq!(in_pieces(&mut script.catalog, id, &keys).1, names(&script.catalog, &at_once));
+    }
+}
+
+#[test]
+fn exchanges_that_look_for_a_header_pay_for_the_headers_before_it() {
+    let hops = Value::List((0..20_000).map(Value::I32).collect::<List>());
+    let headers = Table::new().with("x-received-from", hops).ok();
+    let long = Properties { headers, ..Properties::default() }.to_bytes();
+    for kind in [
+        "x-consistent-hash hash-header=h",
+        "x-delayed-message x-delayed-type=fanout",
+        "x-federation-upstream x-max-hops=i64:1",
+    ] {
+        let mut script = RoutingScript::new();
+        script.run("exchange f fanout");
+        for number in 0..10 {
+            script.run(&format!("exchange e{number} {kind}; bind-exchange f '' e{number}"));
+        }
+        let works = [NOTHING, &long].map(|properties| routed(&mut script, "f", "", properties).1);
+        let searches = 10 * (long.len() / HEADER_BYTES_SEARCHED_PER_WORK) as u64;
+        assert!((searches - 20..searches + 20).contains(&(works[1] - works[0])), "{kind}: {works:?}");
     }
 }

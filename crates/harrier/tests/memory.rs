@@ -1,8 +1,8 @@
 //! The memory of a broker process under attack: whatever clients send, it stays below the memory limit and a tenth more, and
 //! others publish and consume while the attackers stay or when they have gone.
 //!
-//! `HARRIER_BIN` names another program to attack. With `HARRIER_ATTACKS=full` limits and attacks are four times as large: then
-//! what the program holds at rest counts, too.
+//! `HARRIER_BIN` names another program to attack. With `HARRIER_ATTACKS=full` limits and attacks are four times as large, or as
+//! they were found: then what the program holds at rest counts, too.
 
 #[path = "memory/attacker.rs"]
 mod attacker;
@@ -18,7 +18,10 @@ mod messages;
 mod partial;
 #[path = "memory/resident_limit.rs"]
 mod resident_limit;
+#[path = "memory/size.rs"]
+mod size;
 
+use size::size;
 use std::ops::Mul;
 use std::time::Duration;
 
@@ -27,6 +30,5 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A limit, or how many there are of something that fills it.
 fn times<N: Mul<Output = N> + From<u8>>(count: N) -> N {
-    let is_full = std::env::var("HARRIER_ATTACKS").is_ok_and(|size| size == "full");
-    if is_full { count * N::from(4) } else { count }
+    count * size(N::from(1), N::from(4))
 }

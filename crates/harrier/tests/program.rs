@@ -1,4 +1,6 @@
 //! The program from outside: commands, exit statuses, errors, start and end.
+//!
+//! `HARRIER_BIN` names another program to test, `HARRIER_ATTACKS=full` makes floods as large as they were when they were found.
 
 #[path = "../../link/tests/certificates/mod.rs"]
 mod certificates;
@@ -38,6 +40,8 @@ mod route;
 mod runs;
 #[path = "program/secrets.rs"]
 mod secrets;
+#[path = "memory/size.rs"]
+mod size;
 #[path = "program/store_command.rs"]
 mod store_command;
 #[path = "program/tls.rs"]
@@ -57,7 +61,8 @@ use wire::{ChannelNumber, PROTOCOL_HEADER, ShortStr, Table, TableRef};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn harrier() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_harrier"));
+    let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"HARRIER_")) {
         command.env_remove(name);
     }
@@ -193,6 +198,18 @@ fn field(line: &str, name: &str) -> String {
     let start = format!("\"{name}\":\"");
     let value = line.split_once(&start).and_then(|(_, rest)| rest.split_once('"'));
     value.unwrap_or_else(|| panic!("{name} in {line}")).0.to_owned()
+}
+
+/// How often a message was logged, with those that were summed up.
+fn logged(log: &str, message: &str) -> u64 {
+    let summed_up = format!(" more within a second: {message}");
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("each line is JSON"));
+    let counts = lines.map(|line| match line["message"].as_str() {
+        Some(text) if text == message => 1,
+        Some(text) if text.ends_with(&summed_up) => line["count"].as_u64().expect("how many there were"),
+        _ => 0,
+    });
+    counts.sum()
 }
 
 /// Sends a login over TCP, and does not wait for its outcome.

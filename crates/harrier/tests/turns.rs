@@ -16,9 +16,12 @@ mod attacks;
 #[path = "memory/broker.rs"]
 #[expect(dead_code, reason = "shared with the tests of memory")]
 mod broker;
+#[path = "memory/size.rs"]
+mod size;
 #[path = "turns/waits.rs"]
 mod waits;
 
+use size::size;
 use std::time::Duration;
 
 /// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
@@ -29,9 +32,4 @@ const LIMIT_MIB: u64 = 1_024;
 /// Whether the brokers have a store, and what attackers make is durable.
 fn has_store() -> bool {
     std::env::var_os("HARRIER_ATTACKS_STORE").is_some()
-}
-
-/// The size of an attack: small for every day, or as it was found.
-fn size(small: usize, full: usize) -> usize {
-    if std::env::var("HARRIER_ATTACKS").is_ok_and(|size| size == "full") { full } else { small }
 }

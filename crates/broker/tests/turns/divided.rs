@@ -3,7 +3,7 @@
 use super::{WORK_MAX, census, fanout, is_served, names, queue_with, world};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, consume, declare, short};
-use broker::limits::{DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
+use broker::limits::{DEAD_LETTER_WORK, PROPERTIES_BYTES_PER_WORK};
 use catalog::{ApplyTo, Definition, Policy, VhostLimits};
 use wire::method::{basic, exchange, queue};
 use wire::{List, Properties, Table, TableRef, Value};
@@ -24,17 +24,17 @@ fn bind(world: &mut BrokerWorld, at: WorldConnection, name: &str, queue: &str, k
     world.command(at, queue::Bind { queue, exchange, routing_key, no_wait: true, arguments: TableRef::EMPTY });
 }
 
-fn table(name: &str, value: Value) -> Table {
+pub fn table(name: &str, value: Value) -> Table {
     Table::new().with(name, value).expect("a short name")
 }
 
-fn publish_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, key: &str, body: &str, headers: Table) {
+pub fn publish_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, key: &str, body: &str, headers: Table) {
     let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
     let _flow = world.publish_only(at, name, key, body, &properties, false);
 }
 
 /// Runs turns until nothing is left, and serves the bystander after each. Returns how many there were.
-fn turns(world: &mut BrokerWorld, bystander: WorldConnection) -> usize {
+pub fn turns(world: &mut BrokerWorld, bystander: WorldConnection) -> usize {
     let mut turns = 0;
     while world.run_deferred() {
         is_served(world, bystander);
@@ -44,7 +44,7 @@ fn turns(world: &mut BrokerWorld, bystander: WorldConnection) -> usize {
 }
 
 /// No turn has done much more than its budget.
-fn no_turn_is_long(world: &BrokerWorld) {
+pub fn no_turn_is_long(world: &BrokerWorld) {
     for (broker, _) in &world.shards {
         let most = broker.counters().work_per_turn_max;
         assert!(most <= WORK_MAX, "{most} units in one turn");
@@ -199,7 +199,7 @@ fn a_dead_letter_draws_on_the_budget_by_its_properties() {
         (world.shards[0].0.counters().work - before) as usize
     });
     works.sort_unstable();
-    let by_bytes = (39 << 10) / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK;
+    let by_bytes = (39 << 10) / PROPERTIES_BYTES_PER_WORK;
     assert!(works[0] >= DEAD_LETTER_WORK && works[1] >= works[0] + by_bytes, "{works:?}");
     assert!(works[1] <= works[0] + by_bytes + DEAD_LETTER_WORK, "{works:?}");
 }

@@ -2,6 +2,7 @@
 //! order. Nothing here looks at a clock: work is counted.
 
 mod divided;
+mod long_headers;
 
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};

@@ -11,7 +11,7 @@ use crate::{
         selection_cursor::SelectionCursor,
     },
     ids::ExchangeId,
-    limits::SCRATCH_ENTRIES_MAX,
+    limits::{HEADER_BYTES_SEARCHED_PER_WORK, SCRATCH_ENTRIES_MAX},
     route::{QueueRoute, RouteDependence, RoutedQueue},
 };
 use std::sync::Arc;
@@ -279,9 +279,16 @@ impl Catalog {
         let exchange = self.exchanges.0.at(index);
         let (from, root, mut work) = (exchange.from, exchange.root, 1);
         let (mut decided, mut is_done) = (RouteDependence::ByKey, true);
+        // These look through the headers anew.
+        let search_work = || {
+            let bytes = properties.headers().map_or(0, |headers| headers.as_bytes().len());
+            (bytes / HEADER_BYTES_SEARCHED_PER_WORK) as u64
+        };
         if exchange.definition.kind == ExchangeKind::Delayed {
             decided = RouteDependence::ByMessage;
+            work += search_work();
             if delayed::delay_ms(properties).is_some() {
+                self.work += work;
                 return None;
             }
         }
@@ -296,6 +303,7 @@ impl Catalog {
             RoutingTable::ConsistentHash(ring) => {
                 if !ring.is_by_key() {
                     decided = RouteDependence::ByMessage;
+                    work += search_work();
                 }
                 let all_stay = self.removals.is_empty();
                 let stays = |binding| all_stay || !self.is_leaving(self.bindings.get(binding).target);
@@ -310,6 +318,7 @@ impl Catalog {
             }
             RoutingTable::FederationUpstream(downstream) => {
                 decided = decided.max(RouteDependence::ByKeyAndTrace);
+                work += search_work();
                 if downstream.wants(federation_upstream::trace(properties)) {
                     fanout::route(from, lists);
                 }

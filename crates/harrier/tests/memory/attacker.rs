@@ -9,7 +9,7 @@ use wire::method::{Method, basic, channel, connection};
 use wire::{ChannelNumber, PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
 
 pub struct Attacker {
-    stream: TcpStream,
+    pub stream: TcpStream,
 }
 
 /// A short string of a test.

@@ -3,7 +3,7 @@
 use super::attacker::{Attacker, method_frame, open_channel, short};
 use super::broker::LimitedBroker;
 use super::bystander::Bystander;
-use super::times;
+use super::{size, times};
 use wire::method::{Method, basic, queue};
 use wire::{Table, TableRef, Value};
 
@@ -40,7 +40,7 @@ fn send_until_held(attacker: &mut Attacker, batches: impl Iterator<Item = Vec<u8
 }
 
 fn attack(name: &str, limit_mib: u64, attack: &str, batches: impl Iterator<Item = Vec<u8>>) {
-    let broker = LimitedBroker::start(name, times(limit_mib));
+    let broker = LimitedBroker::start(name, limit_mib);
     let mut bystander = Bystander::new(&broker);
     let mut attacker = Attacker::connect(&broker, "guest");
     attacker.send(&open_channel(1)).expect("sent");
@@ -58,7 +58,7 @@ fn bind(exchange: &str, queue: &str, key: &str) -> Vec<u8> {
 
 /// Definitions that nobody deletes leave others the memory to publish, and what is there can be declared again.
 fn fill_for_good(name: &str, limit_mib: u64, batches: impl Iterator<Item = Vec<u8>>) {
-    let broker = LimitedBroker::start(name, times(limit_mib));
+    let broker = LimitedBroker::start(name, limit_mib);
     let mut bystander = Bystander::new(&broker);
     let mut attacker = Attacker::connect(&broker, "guest");
     attacker.send(&open_channel(1)).expect("sent");
@@ -95,15 +95,19 @@ fn large_arguments_for_good_leave_memory_for_messages() {
     let one = move |batch, at| declare_queue(&format!("{batch}.{at}"), false, &arguments);
     fill_for_good(
         "large queues for good",
-        64,
-        (0..times(200)).map(|batch| (0..20).flat_map(|at| one(batch, at)).collect()),
+        size(64, 128),
+        (0..size(200, 1_250)).map(|batch| (0..20).flat_map(|at| one(batch, at)).collect()),
     );
 }
 
 #[test]
 fn small_queues_for_good_leave_memory_for_messages() {
     let one = |batch, at| declare_queue(&format!("{batch}.{at:0>200}"), false, &[]);
-    fill_for_good("queues for good", 32, (0..times(200)).map(|batch| (0..500).flat_map(|at| one(batch, at)).collect()));
+    fill_for_good(
+        "queues for good",
+        times(32),
+        (0..times(200)).map(|batch| (0..500).flat_map(|at| one(batch, at)).collect()),
+    );
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn bindings_for_good_leave_memory_for_messages() {
     let one = |batch, at| bind("amq.topic", "first", &format!("{batch}.{at}.{:0>200}", at % 7));
     fill_for_good(
         "bindings for good",
-        32,
+        times(32),
         (0..times(400)).map(|batch| (0..500).flat_map(|at| one(batch, at)).collect()),
     );
 }
@@ -120,8 +124,8 @@ fn bindings_for_good_leave_memory_for_messages() {
 fn large_arguments_are_counted_and_wait() {
     let arguments = Table::new().with("x-large", Value::text(&"a".repeat(58_000))).expect("short").to_bytes();
     let batches =
-        (0..times(80)).map(|batch| (0..40).flat_map(|at| declare(&format!("{batch}.{at}"), &arguments)).collect());
-    attack("arguments", 64, "queues with large arguments", batches);
+        (0..size(80, 625)).map(|batch| (0..40).flat_map(|at| declare(&format!("{batch}.{at}"), &arguments)).collect());
+    attack("arguments", size(64, 128), "queues with large arguments", batches);
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn small_queues_are_counted_and_wait() {
     // Long names: the more queues, the longer their end takes.
     let batches =
         (0..times(100)).map(|batch| (0..1_000).flat_map(|at| declare(&format!("{batch}.{at:0>200}"), &[])).collect());
-    attack("queues", 16, "queues", batches);
+    attack("queues", times(16), "queues", batches);
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn consumers_are_counted_and_wait() {
         let consumers = (0..1_000).flat_map(|at| consume(channel, &format!("{at:0>200}")));
         [declare(&format!("q.{channel}"), &[]), open_channel(channel)].concat().into_iter().chain(consumers).collect()
     });
-    attack("consumers", 32, "consumers", batches);
+    attack("consumers", times(32), "consumers", batches);
 }
 
 #[test]

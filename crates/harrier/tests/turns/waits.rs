@@ -2,7 +2,7 @@
 
 use crate::broker::LimitedBroker;
 use crate::{LIMIT_MIB, PATIENCE, has_store};
-use client::{Client, ConsumeOptions, Publish, QueueOptions};
+use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -14,31 +14,67 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Publishes 64 bytes with a confirm and consumes them every 20 ms, until the attack has ended and once more. Returns how long
-/// each took.
-fn exchange_until(ended: &Receiver<()>, address: &str, attack: &str) -> Vec<Duration> {
-    let mut client = Client::connect(&format!("amqp://{address}/%2F")).expect("connects");
-    let channel = client.open_channel().expect("a channel");
-    client.confirm_select(channel).expect("confirms");
-    client.declare_queue(channel, "bystander", &QueueOptions::default()).expect("a queue");
-    let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
-    client.consume(channel, "bystander", &options).expect("consumes");
-    let (mut waits, began) = (Vec::new(), now());
-    let mut is_last = false;
-    loop {
-        let at = now();
+/// A client that publishes 64 bytes with a confirm and consumes them.
+struct TimedBystander<'a> {
+    client: Client,
+    channel: ClientChannel,
+    attack: &'a str,
+    /// How long each exchange took.
+    waits: Vec<Duration>,
+}
+
+impl<'a> TimedBystander<'a> {
+    fn new(address: &str, attack: &'a str) -> Self {
+        let mut client = Client::connect(&format!("amqp://{address}/%2F")).expect("connects");
+        let channel = client.open_channel().expect("a channel");
+        client.confirm_select(channel).expect("confirms");
+        client.declare_queue(channel, "bystander", &QueueOptions::default()).expect("a queue");
+        let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
+        client.consume(channel, "bystander", &options).expect("consumes");
+        TimedBystander { client, channel, attack, waits: Vec::new() }
+    }
+
+    /// Publishes a message and consumes it. Returns how long that took.
+    fn exchange(&mut self) -> Duration {
+        let (client, channel, attack, at) = (&mut self.client, self.channel, self.attack, now());
         client.publish(channel, &Publish::to("", "bystander"), &[7; 64]).expect("published");
         client.wait_confirms(channel, 0).unwrap_or_else(|error| panic!("{attack}: not confirmed: {error}"));
         let delivery = client.next_delivery(PATIENCE).expect("a connection");
         assert_eq!(delivery.expect("a delivery").body(), [7; 64], "{attack}");
-        waits.push(at.elapsed());
-        if is_last {
-            return waits;
-        }
-        assert!(began.elapsed() < PATIENCE, "{attack}: the attack does not end");
-        // One more after the attack has ended.
-        is_last = ended.recv_timeout(INTERVAL.saturating_sub(at.elapsed())) != Err(RecvTimeoutError::Timeout);
+        let took = at.elapsed();
+        self.waits.push(took);
+        took
     }
+
+    /// Every 20 ms until the attack has ended, and once more.
+    fn exchange_until(&mut self, ended: &Receiver<()>) {
+        let began = now();
+        loop {
+            let took = self.exchange();
+            assert!(began.elapsed() < PATIENCE, "{}: the attack does not end", self.attack);
+            if ended.recv_timeout(INTERVAL.saturating_sub(took)) != Err(RecvTimeoutError::Timeout) {
+                self.exchange();
+                return;
+            }
+        }
+    }
+}
+
+fn print(attack: &str, mut waits: Vec<Duration>) {
+    waits.sort();
+    let at = |permille: usize| waits[(waits.len() - 1) * permille / 1_000].as_secs_f64() * 1e3;
+    let (p50, p99, most, count) = (at(500), at(990), at(1_000), waits.len());
+    println!(
+        "{attack}: the bystander waited {p50:.1} ms (p50), {p99:.1} ms (p99), {most:.1} ms at most, of {count} times"
+    );
+}
+
+/// So many exchanges of a bystander, one after another, beside an attack that nobody waits for.
+pub fn exchange_often(attack: &str, broker: &LimitedBroker, count: usize) {
+    let mut bystander = TimedBystander::new(&broker.address, attack);
+    (0..count).for_each(|_| _ = bystander.exchange());
+    broker.has_kept_its_limit(attack);
+    print(attack, bystander.waits);
 }
 
 /// Runs an attack beside a bystander, and prints how long he waited.
@@ -51,8 +87,12 @@ pub fn beside_on(name: &str, has_store: bool, attack: impl FnOnce(&LimitedBroker
     let broker = LimitedBroker::start_on(name, LIMIT_MIB, has_store);
     let address = broker.address.clone();
     let (end, ended) = channel();
-    let mut waits = std::thread::scope(|scope| {
-        let bystander = scope.spawn(move || exchange_until(&ended, &address, name));
+    let waits = std::thread::scope(|scope| {
+        let bystander = scope.spawn(move || {
+            let mut bystander = TimedBystander::new(&address, name);
+            bystander.exchange_until(&ended);
+            bystander.waits
+        });
         let at = now();
         attack(&broker);
         let took = at.elapsed();
@@ -61,10 +101,5 @@ pub fn beside_on(name: &str, has_store: bool, attack: impl FnOnce(&LimitedBroker
         bystander.join().expect("the bystander is served")
     });
     broker.has_kept_its_limit(name);
-    waits.sort();
-    let at = |permille: usize| waits[(waits.len() - 1) * permille / 1_000].as_secs_f64() * 1e3;
-    let (p50, p99, most, count) = (at(500), at(990), at(1_000), waits.len());
-    println!(
-        "{name}: the bystander waited {p50:.1} ms (p50), {p99:.1} ms (p99), {most:.1} ms at most, of {count} times"
-    );
+    print(name, waits);
 }
