@@ -41,11 +41,11 @@ sim: ## The simulation, SEEDS=1000000 seeds from FROM=0: on all cores, with prog
 	$(CARGO) run --quiet --release --locked -p harrier-sim -- --seeds $(FROM)..$$(($(FROM) + $(SEEDS)))
 
 KILLS ?= 100
-crash: build ## The tests of crashes on real files, for longer: KILLS=100 kills and power cuts of each kind, each call that fails.
+crash: build ## The tests of crashes on real files, for longer: KILLS=100 kills, power cuts and replays of each kind, each call that fails.
 	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_KILLS=$(KILLS) HARRIER_KILLED_CALLS=$(KILLS) HARRIER_FAILED_CALLS=1 HARRIER_FLIPS=$(KILLS) \
 		$(CARGO) test --locked -p harrier --test durability -- --nocapture
 	HARRIER_CHAIN_KILLS=5 $(CARGO) test --locked -p harrier --test program durable_chain -- --nocapture
-	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_CUTS=$(KILLS) tests/lab/run --only power
+	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_CUTS=$(KILLS) HARRIER_REPLAYS=$(KILLS) tests/lab/run --only power
 	INTEROP_SUITE_S=$$((240 + 10 * $(KILLS))) INTEROP_KILLS=$(KILLS) HARRIER=$(abspath $(HARRIER)) tests/interop/run --broker harrier --only kills
 
 SOAK ?= 3600

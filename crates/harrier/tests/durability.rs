@@ -22,6 +22,8 @@ mod full_disk;
 mod ledger;
 #[path = "durability/live_damage.rs"]
 mod live_damage;
+#[path = "durability/numbered_messages.rs"]
+mod numbered_messages;
 #[path = "durability/random.rs"]
 mod random;
 #[path = "durability/random_flips.rs"]
@@ -35,15 +37,18 @@ mod system_calls;
 mod traffic;
 #[path = "durability/verification.rs"]
 mod verification;
+#[path = "durability/waiting.rs"]
+mod waiting;
 #[path = "durability/whole_folder.rs"]
 mod whole_folder;
 
 use broker::{StoredBroker, TestStateFolder, harrier};
 use ledger::Ledger;
 use random::SeededRandom;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use traffic::Traffic;
 use verification::verify;
+use waiting::wait_until;
 
 /// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -57,16 +62,6 @@ const CONFIRMS_MAX: u64 = 600;
 fn number_of(variable: &str, usual: u64) -> u64 {
     let Ok(text) = std::env::var(variable) else { return usual };
     text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}"))
-}
-
-/// Waits for a condition.
-#[expect(clippy::disallowed_methods, reason = "a test has a deadline")]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
-        gauge::clock::pause(Duration::from_millis(1));
-    }
 }
 
 /// A kill damages nothing.

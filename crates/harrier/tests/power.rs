@@ -1,20 +1,31 @@
-//! A broker on a machine whose power fails, and whose disk has errors: a guest, whose disk loses what was not flushed.
+//! A broker on a machine whose power fails, and whose disk has errors: a guest, whose disk loses what was not flushed, or is the
+//! kernel's device mapper's, which records what is written or fails.
 //!
 //! `HARRIER_GUEST` is the program that starts guests (`tests/lab/guest`); without it all of this is skipped, or fails if `LAB_MUST`
-//! is set. `HARRIER_CUTS` sets the number of power cuts, `HARRIER_SEED` where they begin, `HARRIER_BIN` the program, which should be
+//! is set. `HARRIER_CUTS` sets the number of power cuts, `HARRIER_REPLAYS` that of a recorded disk, `HARRIER_SEED` where they begin, `HARRIER_BIN` the program, which should be
 //! a release build: the guest's processor is made of software.
 
 #[path = "durability/broker.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod broker;
+#[path = "power/cached_disk.rs"]
+mod cached_disk;
+#[path = "power/failing.rs"]
+mod failing;
+#[path = "power/file_system.rs"]
+mod file_system;
 #[path = "power/guest_broker.rs"]
 mod guest_broker;
 #[path = "durability/ledger.rs"]
 mod ledger;
-#[path = "power/mounted_copy.rs"]
-mod mounted_copy;
+#[path = "power/mapped_disk.rs"]
+mod mapped_disk;
+#[path = "durability/numbered_messages.rs"]
+mod numbered_messages;
 #[path = "durability/random.rs"]
 mod random;
+#[path = "power/recorded.rs"]
+mod recorded;
 #[path = "durability/traffic.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod traffic;
@@ -22,16 +33,19 @@ mod traffic;
 mod verification;
 #[path = "power/volatile_disk.rs"]
 mod volatile_disk;
+#[path = "durability/waiting.rs"]
+mod waiting;
+#[path = "power/write_log.rs"]
+mod write_log;
 
 use broker::{StoredBroker, TestStateFolder, harrier};
+use file_system::{FileSystem, MountedCopy};
 use guest_broker::GuestBroker;
 use ledger::Ledger;
-use mounted_copy::MountedCopy;
 use random::SeededRandom;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use traffic::Traffic;
@@ -40,11 +54,10 @@ use volatile_disk::{DiskFault, VolatileDisk};
 
 /// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
 const PATIENCE: Duration = Duration::from_secs(300);
-const DISK_BYTES: u64 = 192 << 20;
 
-/// Blocks of a file system: what ext4 takes on a large disk, and on a small one.
-const BLOCK_BYTES: usize = 4_096;
-const SMALL_BLOCK_BYTES: usize = 1_024;
+/// What ext4 takes on a large disk, and on a small one.
+const EXT4: FileSystem = FileSystem::Ext4 { block_bytes: 4_096 };
+const EXT4_OF_SMALL_BLOCKS: FileSystem = FileSystem::Ext4 { block_bytes: 1_024 };
 /// Power cuts for each kind of blocks, unless `HARRIER_CUTS` says otherwise.
 const CUTS: u64 = 10;
 /// Of each life of the guest: all but the last are of a copy of its disk, which is looked at here.
@@ -75,30 +88,48 @@ fn number_of(variable: &str, usual: u64) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}"))
 }
 
-/// A disk with an empty file system of blocks of this size. `HARRIER_TORN_BYTES`: what its disk writes as a whole, if not a block.
-fn formatted_disk(name: &str, block_bytes: usize) -> (Arc<VolatileDisk>, TestStateFolder) {
+/// A new folder for a disk.
+fn disk_folder(name: &str) -> TestStateFolder {
     let folder = TestStateFolder::new(name);
-    std::fs::create_dir(folder.path("")).expect("a new folder");
-    let torn_bytes = number_of("HARRIER_TORN_BYTES", block_bytes as u64) as usize;
-    let disk = VolatileDisk::new(&folder.path(""), DISK_BYTES, torn_bytes);
-    let made = Command::new("mkfs.ext4")
-        .args(["-q", "-F", "-b", &block_bytes.to_string()])
-        .arg(disk.path())
-        .status()
-        .expect("mkfs.ext4 is installed");
-    assert!(made.success(), "{made}");
+    std::fs::create_dir(folder.root()).expect("a new folder");
+    folder
+}
+
+/// What a disk writes as a whole: `HARRIER_TORN_BYTES`, or else a block of its file system.
+fn torn_bytes(file_system: FileSystem) -> usize {
+    number_of("HARRIER_TORN_BYTES", file_system.block_bytes() as u64) as usize
+}
+
+/// A disk with an empty file system.
+fn formatted_disk(name: &str, file_system: FileSystem) -> (Arc<VolatileDisk>, TestStateFolder) {
+    let folder = disk_folder(name);
+    let disk = VolatileDisk::new(folder.root(), file_system.bytes(), torn_bytes(file_system));
+    file_system.make(&disk.path());
     (Arc::new(disk), folder)
 }
 
+/// The state folder of a guest's disk that is mounted here.
+fn state_folder(mounted: &MountedCopy) -> TestStateFolder {
+    TestStateFolder::at(mounted.path().join("state"))
+}
+
 /// Starts a broker here with a copy of the guest's disk as it is after a power cut, and compares.
-fn verify_copy(copy: &Path, mut ledger: Ledger, random: &mut SeededRandom) -> Result<(), String> {
-    let mounted = MountedCopy::new(copy);
-    let folder = TestStateFolder::at(mounted.path().join("state"));
-    let check = harrier().args(["store", "check"]).arg(folder.path("")).output().expect("it runs");
-    if !check.status.success() {
-        return Err(String::from_utf8_lossy(&check.stderr).into_owned());
+fn verify_copy(
+    copy: &Path,
+    file_system: FileSystem,
+    mut ledger: Ledger,
+    random: &mut SeededRandom,
+) -> Result<(), String> {
+    let mounted = MountedCopy::new(copy, file_system)?;
+    let folder = state_folder(&mounted);
+    // A first start may have been cut before there was a store.
+    if folder.path("store.toml").exists() {
+        let check = harrier().args(["store", "check"]).arg(folder.root()).output().expect("it runs");
+        if !check.status.success() {
+            return Err(String::from_utf8_lossy(&check.stderr).into_owned());
+        }
     }
-    let broker = StoredBroker::start(&folder, &[]);
+    let broker = StoredBroker::try_start(&folder, &[]).map_err(|(status, log)| format!("{status}: {log}"))?;
     verify(&broker, &mut ledger, random).map_err(|why| why.to_string())?;
     broker.kill();
     Ok(())
@@ -106,22 +137,22 @@ fn verify_copy(copy: &Path, mut ledger: Ledger, random: &mut SeededRandom) -> Re
 
 #[test]
 fn what_was_confirmed_survives_each_power_cut() {
-    survive_power_cuts("power", BLOCK_BYTES);
+    survive_power_cuts("power", EXT4);
 }
 
 /// Blocks of the file system that are smaller than those of the store: a group may lie in several places, and what the file system
 /// changes in place is torn within a page.
 #[test]
 fn what_was_confirmed_survives_each_power_cut_with_blocks_of_1_kib() {
-    survive_power_cuts("power-1k", SMALL_BLOCK_BYTES);
+    survive_power_cuts("power-1k", EXT4_OF_SMALL_BLOCKS);
 }
 
-fn survive_power_cuts(name: &str, block_bytes: usize) {
+fn survive_power_cuts(name: &str, file_system: FileSystem) {
     if !has_guests() {
         return;
     }
     let (first, cuts) = (number_of("HARRIER_SEED", 1), number_of("HARRIER_CUTS", CUTS));
-    let (disk, folder) = formatted_disk(name, block_bytes);
+    let (disk, folder) = formatted_disk(name, file_system);
     let mut ledger = Ledger::default();
     let mut seed = first;
     while seed < first + cuts {
@@ -144,7 +175,8 @@ fn survive_power_cuts(name: &str, block_bytes: usize) {
                 }
             };
             let ledger = traffic.ledger().clone().since(&before);
-            verify_copy(&copy, ledger, &mut random).unwrap_or_else(|why| panic!("a copy at {seed}, {told}: {why}"));
+            verify_copy(&copy, file_system, ledger, &mut random)
+                .unwrap_or_else(|why| panic!("a copy at {seed}, {told}: {why}"));
             std::fs::remove_file(copy).expect("it is there");
             println!("seed {seed}: a copy, {told}");
         }
@@ -168,7 +200,7 @@ fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
     if !has_guests() {
         return;
     }
-    let (disk, _folder) = formatted_disk("errors", BLOCK_BYTES);
+    let (disk, _folder) = formatted_disk("errors", EXT4);
     let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(1));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
@@ -191,7 +223,7 @@ fn a_disk_that_lost_a_write_is_found_to_be_damaged() {
     if !has_guests() {
         return;
     }
-    let (disk, _folder) = formatted_disk("lost", BLOCK_BYTES);
+    let (disk, _folder) = formatted_disk("lost", EXT4);
     let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(2));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");

@@ -37,6 +37,8 @@ pub struct QueueLedger {
     states: BTreeMap<u64, MessageState>,
     /// Its declaration or its deletion was not answered.
     pub may_be_gone: bool,
+    /// How often it was deleted, before it was declared again.
+    deletions: u64,
     /// Some message may have been handed out.
     pub was_consumed: bool,
     /// Messages of commits without an answer: of each all are there or none.
@@ -145,6 +147,7 @@ impl Ledger {
     pub fn delete(&mut self, queue: &str) {
         let Some(queue) = self.queues.get_mut(queue) else { return };
         queue.may_be_gone = true;
+        queue.deletions += 1;
         for state in queue.states.values_mut().filter(|state| **state != MessageState::Gone) {
             *state = MessageState::Acknowledged;
         }
@@ -167,10 +170,24 @@ impl Ledger {
 
     /// What is known at a moment between two: what was certain before, and what may have happened up to `self`.
     pub fn since(mut self, before: &Ledger) -> Ledger {
+        // What was deleted since then may be there, with any part of what it had.
+        for (name, earlier) in
+            before.queues.iter().filter(|(name, _)| !self.queues.contains_key(*name)).collect::<Vec<_>>()
+        {
+            let mut queue = earlier.clone();
+            queue.may_be_gone = true;
+            queue.commits.clear();
+            for state in queue.states.values_mut().filter(|state| **state != MessageState::Gone) {
+                *state = MessageState::Acknowledged;
+            }
+            self.queues.insert(name.clone(), queue);
+            self.passing_queues.retain(|passing| passing != name);
+        }
         for (name, queue) in &mut self.queues {
             let earlier = before.queues.get(name);
             queue.was_consumed |= earlier.is_some_and(|earlier| earlier.was_consumed);
-            queue.may_be_gone |= earlier.is_none_or(|earlier| earlier.may_be_gone);
+            let deletions = queue.deletions;
+            queue.may_be_gone |= earlier.is_none_or(|earlier| earlier.may_be_gone || earlier.deletions != deletions);
             for (number, state) in &mut queue.states {
                 let earlier = earlier.and_then(|earlier| earlier.states.get(number));
                 *state = match (earlier, *state) {

@@ -1,51 +1,23 @@
 //! A segment whose bytes the disk changes while a broker runs that has the messages of two queues on pages.
 
 use super::broker::{StoredBroker, TestStateFolder};
-use super::{check_store, wait_until};
-use client::{Client, ClientChannel, ClientError, ConsumeOptions, Publish, QueueOptions};
+use super::check_store;
+use super::numbered_messages::{BODY_BYTES, consume, is_not_found, number_of, publish};
+use client::QueueOptions;
 use disk::SegmentFolder;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 use store::SegmentId;
 use store::limits::BLOCK_BYTES;
-use wire::{Properties, RawProperties};
 
 /// Much more than a shard keeps in memory.
 const MEMORY_LIMIT: &str = "64MiB";
 const MESSAGES: u32 = 2_500;
-const BODY_BYTES: usize = 16 << 10;
 /// Messages that a segment has at most.
 const SEGMENT_MESSAGES: usize = (4 << 20) / BODY_BYTES;
-const PREFETCH: u16 = 100;
-const NOT_FOUND: u16 = 404;
 
 fn start(folder: &TestStateFolder, options: &[&str]) -> StoredBroker {
     StoredBroker::start(folder, &[&["--memory-limit", MEMORY_LIMIT], options].concat())
-}
-
-fn body(number: u32) -> Vec<u8> {
-    let mut body = number.to_le_bytes().to_vec();
-    body.resize(BODY_BYTES, number as u8);
-    body
-}
-
-fn number_of(body: &[u8]) -> u32 {
-    let number = u32::from_le_bytes(body[..4].try_into().expect("four bytes"));
-    assert!(body == self::body(number), "all of message {number}");
-    number
-}
-
-/// Publishes messages to a queue with confirms. Returns how many were refused.
-fn publish(client: &mut Client, channel: ClientChannel, queue: &str, messages: u32) -> usize {
-    let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
-    for number in 0..messages {
-        let to = Publish { properties: RawProperties::new(&properties), ..Publish::to("", queue) };
-        client.publish(channel, &to, &body(number)).expect("published");
-        client.wait_confirms(channel, 100).expect("answered");
-    }
-    client.wait_confirms(channel, 0).expect("answered");
-    client.take_refused(channel).expect("a channel").len()
 }
 
 /// Changes a bit in every block of a segment in the middle of the log that has most of them.
@@ -68,35 +40,6 @@ fn flip(folder: &TestStateFolder) -> SegmentId {
     segment
 }
 
-/// Consumes until the consumer is cancelled, or so many messages have come. Returns the last message.
-fn consume(client: &mut Client, queue: &str, messages: u32) -> (u32, bool) {
-    let channel = client.open_channel().expect("a channel");
-    client.qos(channel, PREFETCH, false).expect("a prefetch");
-    client.consume(channel, queue, &ConsumeOptions::default()).expect("a consumer");
-    let (mut next, mut is_cancelled) = (0, false);
-    wait_until("the last message", || {
-        while let Some(delivery) = client.next_delivery(Duration::from_millis(1)).expect("connected") {
-            assert_eq!(number_of(delivery.body()), next, "in their order");
-            next += 1;
-            let tag = delivery.delivery_tag;
-            client.ack(channel, tag, false).expect("acknowledged");
-        }
-        client.flush().expect("connected");
-        is_cancelled |= client.take_cancelled().is_some();
-        is_cancelled || next == messages
-    });
-    client.close_channel(channel).expect("closed");
-    (next, is_cancelled)
-}
-
-fn code<T>(result: Result<T, ClientError>) -> u16 {
-    match result {
-        Err(ClientError::ChannelClosed { code, .. }) => code,
-        Err(error) => panic!("{error}"),
-        Ok(_) => panic!("it is refused"),
-    }
-}
-
 #[test]
 fn a_queue_whose_pages_are_damaged_is_closed_and_nothing_else_is_disturbed() {
     let folder = TestStateFolder::new("live-damage");
@@ -114,9 +57,9 @@ fn a_queue_whose_pages_are_damaged_is_closed_and_nothing_else_is_disturbed() {
     assert!(is_cancelled && taken > 0 && taken < MESSAGES, "{taken} messages");
     assert_eq!(publish(&mut client, channel, "damaged", 3), 3, "it is closed");
     let other = client.open_channel().expect("a channel");
-    assert_eq!(code(client.get(other, "damaged", true)), NOT_FOUND);
+    assert!(is_not_found(client.get(other, "damaged", true)));
     let other = client.open_channel().expect("a channel");
-    assert_eq!(code(client.declare_queue(other, "damaged", &durable)), NOT_FOUND);
+    assert!(is_not_found(client.declare_queue(other, "damaged", &durable)));
     assert_eq!(consume(&mut client, "healthy", MESSAGES), (MESSAGES, false));
     assert_eq!(publish(&mut client, channel, "healthy", 10), 0);
     client.close().expect("closed");

@@ -1,28 +1,25 @@
 //! A disk with a volatile cache: a server of the NBD protocol (https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md)
 //! over a Unix socket, which knows what was not flushed when power fails.
 //!
-//! Enters: requests of a guest.  Leaves: a file with what the disk has when its power is cut: of each sector that was written
-//! since the last flush any of its contents since then.
+//! Enters: requests of a guest.  Leaves: a file with what the disk has when its power is cut.
 
+use super::cached_disk::CachedDisk;
+use super::guest_broker::GuestDisk;
 use super::random::SeededRandom;
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What a disk writes as a whole, as the store believes.
-const SECTOR_BYTES: usize = 512;
-/// What the store's groups begin with: a frame or a segment's header.
-const GROUP_BEGINS: [&[u8]; 2] = [b"HRRF", b"HarrSegm"];
 /// Requests that are told of when the power has failed: those of a whole life of the guest, unless it is a very long one.
 const TRACED_MAX: usize = 100_000;
 /// Of what is written, so much is told: a frame's header.
 const TRACED_BYTES: usize = 64;
+/// How long a power failure that comes behind a write is waited for. There may be no such write.
+const FAILURE_AWAITED: Duration = Duration::from_secs(2);
 /// A guest's requests are shorter.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// Options of a handshake are names.
@@ -60,15 +57,6 @@ pub enum DiskFault {
     LosesWriteOf([u8; 4]),
 }
 
-/// A sector that was written since the last flush.
-#[derive(Default)]
-struct UnflushedSector {
-    /// What it had before each write: the oldest first.
-    contents: Vec<[u8; SECTOR_BYTES]>,
-    /// The store wrote it: the write may be torn here.
-    is_store: bool,
-}
-
 /// What happens when so many more writes have come.
 enum Failure {
     /// The power fails: nothing is done or answered any more.
@@ -78,11 +66,7 @@ enum Failure {
 }
 
 struct DiskState {
-    /// What is read from the disk.
-    file: File,
-    unflushed: BTreeMap<u64, UnflushedSector>,
-    /// What a disk writes as a whole, as its file system believes: it changes its superblocks in place.
-    block_sectors: u64,
+    disk: CachedDisk,
     /// The last requests.
     trace: VecDeque<String>,
     fault: DiskFault,
@@ -105,19 +89,7 @@ impl DiskState {
             }
             DiskFault::None | DiskFault::LosesWriteOf(_) => {}
         }
-        let is_store = GROUP_BEGINS.iter().any(|begin| bytes.starts_with(begin));
-        for (number, _) in (offset / SECTOR_BYTES as u64..).zip(bytes.chunks(SECTOR_BYTES)) {
-            if is_durable {
-                self.unflushed.remove(&number);
-            } else {
-                let mut before = [0; SECTOR_BYTES];
-                self.file.read_exact_at(&mut before, number * SECTOR_BYTES as u64).map_err(|_| EIO)?;
-                let sector = self.unflushed.entry(number).or_default();
-                sector.contents.push(before);
-                sector.is_store = is_store;
-            }
-        }
-        self.file.write_all_at(bytes, offset).map_err(|_| EIO)?;
+        self.disk.write(offset, bytes, is_durable).map_err(|_| EIO)?;
         match &mut self.failure {
             Some((0, _)) => self.fail(),
             Some((writes, _)) => *writes -= 1,
@@ -131,10 +103,7 @@ impl DiskState {
         match self.failure.take() {
             Some((_, Failure::Power)) => self.has_power = false,
             Some((_, Failure::Copy(path, mut random))) => {
-                let mut copy = File::options().read(true).write(true).create_new(true).open(path).expect("a new file");
-                (&self.file).rewind().expect("a file");
-                std::io::copy(&mut &self.file, &mut copy).expect("space for a copy");
-                self.copied = Some(lose_unflushed(&copy, &self.unflushed, self.block_sectors, &mut random).to_string());
+                self.copied = Some(self.disk.copy(&path).lose_unflushed(&mut random).to_string());
             }
             None => {}
         }
@@ -158,7 +127,7 @@ impl DiskState {
         if self.fault == DiskFault::WriteErrors {
             return Err(EIO);
         }
-        self.unflushed.clear();
+        self.disk.flush();
         Ok(())
     }
 }
@@ -189,9 +158,7 @@ impl VolatileDisk {
         let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a new file");
         file.set_len(bytes).expect("space for the disk");
         let state = DiskState {
-            file,
-            unflushed: BTreeMap::new(),
-            block_sectors: (block_bytes / SECTOR_BYTES) as u64,
+            disk: CachedDisk::new(file, block_bytes),
             trace: VecDeque::new(),
             fault: DiskFault::None,
             lost_writes: 0,
@@ -221,11 +188,6 @@ impl VolatileDisk {
         disk
     }
 
-    /// The folder that it is in.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// The socket of the server.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("disk.socket")
@@ -251,24 +213,15 @@ impl VolatileDisk {
         self.shared.state().failure = Some((writes, Failure::Power));
     }
 
-    /// Waits until the power has failed, if it does within this time.
-    pub fn wait_for_failure(&self, limit: Duration) {
-        let state = self.shared.state();
-        let waited = self.shared.changed.wait_timeout_while(state, limit, |state| state.has_power);
-        drop(waited.expect("no server of it panics"));
-    }
-
     /// The guest is gone, and the power with it. Says what was lost. It has power again.
     pub fn cut(&self, random: &mut SeededRandom) -> String {
         let state = self.shared.state();
         let changed = self.shared.changed.wait_while(state, |state| state.is_connected);
         let mut state = changed.expect("no server of it panics");
-        let sectors = std::mem::take(&mut state.unflushed);
         (state.has_power, state.failure) = (true, None);
-        let lost = lose_unflushed(&state.file, &sectors, state.block_sectors, random);
+        let lost = state.disk.lose_unflushed(random);
         let trace = state.trace.drain(..).collect::<Vec<_>>().join("\n");
-        let (unflushed, sectors_lost) = (sectors.keys(), &lost.sectors);
-        let told = format!("{trace}\nunflushed {unflushed:?}\nlost {sectors_lost:?}\n");
+        let told = format!("{trace}\nunflushed {:?}\nlost {:?}\n", lost.unflushed, lost.sectors);
         std::fs::write(self.folder.join("disk.trace"), told).expect("space for a trace");
         lost.to_string()
     }
@@ -284,48 +237,6 @@ impl VolatileDisk {
     }
 }
 
-/// What a power cut took.
-struct LostSectors {
-    sectors: Vec<u64>,
-    unflushed: usize,
-}
-
-impl fmt::Display for LostSectors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} unflushed sectors lost", self.sectors.len(), self.unflushed)
-    }
-}
-
-/// Each sector that was written since the last flush has any of its contents since then; those of a block that the file system
-/// wrote lose the same writes.
-fn lose_unflushed(
-    file: &File,
-    unflushed: &BTreeMap<u64, UnflushedSector>,
-    block_sectors: u64,
-    random: &mut SeededRandom,
-) -> LostSectors {
-    // Now and then all of it is lost, or nothing.
-    let (all, nothing) = (random.one_in(6), random.one_in(6));
-    let mut lost = LostSectors { sectors: Vec::new(), unflushed: unflushed.len() };
-    let (mut block, mut kept_by_block) = (None, 0);
-    for (number, UnflushedSector { contents, is_store }) in unflushed {
-        if block != Some(number / block_sectors) || *is_store {
-            block = Some(number / block_sectors);
-            kept_by_block = random.below(contents.len() as u64 + 1) as usize;
-        }
-        let kept = match (all, nothing) {
-            (true, _) => 0,
-            (_, true) => contents.len(),
-            _ => kept_by_block,
-        };
-        if let Some(sector) = contents.get(kept) {
-            lost.sectors.push(*number);
-            file.write_all_at(sector, number * SECTOR_BYTES as u64).expect("the disk's file can be written");
-        }
-    }
-    lost
-}
-
 fn array<const N: usize>(stream: &mut impl Read) -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes)?;
@@ -334,6 +245,23 @@ fn array<const N: usize>(stream: &mut impl Read) -> std::io::Result<[u8; N]> {
 
 fn invalid(what: &str) -> std::io::Error {
     std::io::Error::new(ErrorKind::InvalidData, what.to_owned())
+}
+
+impl GuestDisk for VolatileDisk {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn disks(&self) -> Vec<PathBuf> {
+        vec![self.socket()]
+    }
+
+    /// Waits until the power has failed, if it does.
+    fn before_kill(&self) {
+        let state = self.shared.state();
+        let waited = self.shared.changed.wait_timeout_while(state, FAILURE_AWAITED, |state| state.has_power);
+        drop(waited.expect("no server of it panics"));
+    }
 }
 
 /// Answers a guest until it is gone.
@@ -361,7 +289,7 @@ fn serve(mut stream: &UnixStream, shared: &Shared, disk_bytes: u64) -> std::io::
         let result = match kind {
             READ => {
                 data.resize(bytes as usize, 0);
-                shared.state().file.read_exact_at(&mut data, offset).map_err(|_| EIO)
+                shared.state().disk.read(&mut data, offset).map_err(|_| EIO)
             }
             WRITE => {
                 let mut written = vec![0; bytes as usize];
