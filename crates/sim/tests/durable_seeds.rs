@@ -27,6 +27,8 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.refused_starts / 5,
         sum.lossy_starts,
         sum.reshardings / 5,
+        sum.flips / 5,
+        sum.scrub_reports / 3,
         sum.moved / 100,
         sum.runs_moving / 5,
     ];

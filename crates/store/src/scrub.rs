@@ -178,7 +178,12 @@ impl Scrub {
         let start = starts.get(at)?;
         let is_same = start.number == cursor.number;
         self.end = self.end.filter(|_| is_same);
-        let cursor = if is_same { cursor } else { Cursor::new(start) };
+        // A pass may have come to the end of the log before more was written there: only now it is known what the next segment
+        // begins with.
+        let cursor = match is_same && cursor.block > 1 {
+            true => cursor,
+            false => Cursor { piece_bytes: cursor.piece_bytes, ..Cursor::new(start) },
+        };
         if at + 1 == starts.len() && self.end.is_none() {
             self.end = Some(log.written_end()?);
         }
@@ -319,10 +324,62 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ScrubOptions, first_of_pass};
-    use crate::ids::{FrameSequence, SegmentNumber};
+    use super::{Scrub, ScrubOptions, first_of_pass};
+    use crate::ids::{FrameSequence, LogId, SegmentNumber, StoreTag};
+    use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MIN};
+    use crate::log_writer::{LogEnd, LogWriter};
+    use crate::request::{Completion, Request};
     use crate::segment_header::SegmentStart;
-    use std::collections::VecDeque;
+    use std::collections::{BTreeMap, VecDeque};
+
+    /// What was written, by segments.
+    type Written = BTreeMap<SegmentNumber, Vec<u8>>;
+
+    /// Writes a group, and whatever must be done for it.
+    fn write(log: &mut LogWriter, written: &mut Written) {
+        log.append(|group| group.definition(1, &[7; 40_000]));
+        while let Some(request) = log.poll(0, true) {
+            let completion = match request {
+                Request::Make { segment, .. } => Completion::Made { segment, result: Ok(()) },
+                Request::Write { segment, block, group } => {
+                    let bytes = written.entry(segment.number).or_default();
+                    bytes.resize(block.0 as usize * BLOCK_BYTES, 0);
+                    bytes.extend_from_slice(group.bytes());
+                    Completion::Written { segment, group, result: Ok(()) }
+                }
+                other => panic!("{other:?}"),
+            };
+            let _event = log.complete(completion, 0);
+        }
+    }
+
+    /// The scrub reads once. Returns the segment.
+    fn read(scrub: &mut Scrub, log: &LogWriter, written: &Written, now_us: u64) -> SegmentNumber {
+        let Some(Request::Read { segment, block, mut buffer, .. }) = scrub.poll(log, now_us) else { panic!("a read") };
+        let bytes = written[&segment.number].get(block.0 as usize * BLOCK_BYTES..).unwrap_or_default();
+        let filled = bytes.len().min(buffer.len());
+        buffer[..filled].copy_from_slice(&bytes[..filled]);
+        buffer[filled..].fill(0);
+        let filled = buffer.len();
+        assert_eq!(scrub.on_read(log, buffer, Ok(filled)), None);
+        segment.number
+    }
+
+    #[test]
+    fn what_is_written_behind_the_end_that_a_scrub_has_come_to_is_not_missing_in_the_segment_after_it() {
+        let mut log = LogWriter::new(LogEnd::empty(StoreTag(1), LogId(0)), SEGMENT_BYTES_MIN);
+        let (mut written, mut scrub) = (Written::new(), Scrub::default());
+        scrub.set_options(Some(ScrubOptions { bytes_per_s: 1 << 40, interval_us: 1 }));
+        write(&mut log, &mut written);
+        assert!(scrub.poll(&log, 0).is_none(), "it begins a moment after the start");
+        assert_eq!(read(&mut scrub, &log, &written, 1), SegmentNumber(1));
+        // The rest of this segment, and the beginning of the next.
+        while log.last_segment() != Some(SegmentNumber(2)) {
+            write(&mut log, &mut written);
+        }
+        assert_eq!(read(&mut scrub, &log, &written, 2), SegmentNumber(2));
+        assert_eq!(scrub.take_damage(), None);
+    }
 
     #[test]
     fn a_scrub_that_never_runs_long_begins_with_every_segment_in_turn() {
