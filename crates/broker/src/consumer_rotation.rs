@@ -1,11 +1,36 @@
 //! The consumers of one queue and the order in which they are served: by priority, and round robin within one.
 //!
-//! A queue may have a hundred thousand consumers, which all leave at once: none of this looks at more than one of them.
+//! A queue may have a hundred thousand consumers, which all leave at once: none of this looks at more than one of them. Each has
+//! its place in a list that is linked in both directions, so that one that leaves is taken out at once, and none that has left is
+//! ever skipped.
 
-use crate::ids::ConsumerRef;
-use crate::limits::ROTATION_SCANNED_MAX;
+use crate::ids::{ConsumerRef, PlaceKey};
+use crate::paged_slot_map::PagedSlotMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+
+/// A consumer of the rotation, and its neighbours.
+struct Place {
+    consumer: ConsumerRef,
+    priority: i32,
+    before: Option<PlaceKey>,
+    behind: Option<PlaceKey>,
+}
+
+/// The consumers of one priority, in the order of their turns.
+#[derive(Clone, Copy)]
+struct TurnList {
+    first: PlaceKey,
+    last: PlaceKey,
+}
+
+/// A consumer of the queue.
+struct Subscriber {
+    /// Its number, in the order of subscription.
+    number: u64,
+    /// Its last place in the rotation: none is there if it is idle.
+    place: Option<PlaceKey>,
+}
 
 /// The consumers of one queue. Those that cannot accept a delivery are idle: they leave the rotation until they can.
 #[derive(Default)]
@@ -14,18 +39,15 @@ pub struct ConsumerRotation {
     exclusive: Option<ConsumerRef>,
     /// In the order of their subscription, idle ones too.
     all: BTreeMap<u64, ConsumerRef>,
-    /// Their numbers in that order.
-    numbers: BTreeMap<ConsumerRef, u64>,
+    subscribers: BTreeMap<ConsumerRef, Subscriber>,
     last_number: u64,
-    /// Those that are not idle, of the highest priority that has any.
-    top: VecDeque<ConsumerRef>,
+    /// Those that are not idle.
+    places: PagedSlotMap<PlaceKey, Place>,
+    /// Those of the highest priority that has any.
+    top: Option<TurnList>,
     top_priority: i32,
-    /// Those of lower priorities, the highest first. No list is empty.
-    lower: BTreeMap<Reverse<i32>, VecDeque<ConsumerRef>>,
-    /// Entries of these lists.
-    active_entries: usize,
-    /// Consumers that have left while they may have had entries in long lists: those are skipped when it is their turn.
-    left: usize,
+    /// Those of lower priorities, the highest first.
+    lower: BTreeMap<Reverse<i32>, TurnList>,
 }
 
 impl ConsumerRotation {
@@ -39,8 +61,9 @@ impl ConsumerRotation {
     }
 
     /// Whether any may be served, but for those that have become idle since they were last looked at.
+    #[inline]
     pub fn has_active(&self) -> bool {
-        !self.top.is_empty() || !self.lower.is_empty()
+        self.top.is_some()
     }
 
     /// Whether one of them has the queue to itself.
@@ -56,8 +79,8 @@ impl ConsumerRotation {
 
     /// Takes the consumer that subscribed first: its queue is gone.
     pub fn pop(&mut self) -> Option<ConsumerRef> {
-        let (_, consumer) = self.all.pop_first()?;
-        self.numbers.remove(&consumer);
+        let (_, &consumer) = self.all.first_key_value()?;
+        self.remove(consumer)?;
         Some(consumer)
     }
 
@@ -68,7 +91,7 @@ impl ConsumerRotation {
         }
         self.last_number += 1;
         self.all.insert(self.last_number, consumer);
-        self.numbers.insert(consumer, self.last_number);
+        self.subscribers.insert(consumer, Subscriber { number: self.last_number, place: None });
         if !single_active || self.all.len() == 1 {
             self.activate(consumer, priority);
         }
@@ -76,92 +99,115 @@ impl ConsumerRotation {
 
     /// Removes a consumer. Returns whether it was the first in the order of subscription, or `None` if it was not here.
     pub fn remove(&mut self, consumer: ConsumerRef) -> Option<bool> {
-        let number = self.numbers.remove(&consumer)?;
+        let Subscriber { number, place } = self.subscribers.remove(&consumer)?;
         let was_first = self.all.first_key_value().is_some_and(|(&first, _)| first == number);
         self.all.remove(&number);
         if self.exclusive == Some(consumer) {
             self.exclusive = None;
         }
-        self.left += 1;
-        if self.all.is_empty() {
-            self.clear_active();
-        } else if self.active_entries <= ROTATION_SCANNED_MAX || self.left > self.active_entries / 2 {
-            self.forget_left();
+        if let Some(place) = place {
+            self.take_out(place);
         }
         Some(was_first)
     }
 
-    /// Puts a consumer (back) into the rotation, behind the others of its priority.
+    /// Puts a consumer (back) into the rotation, behind the others of its priority. One that is in it keeps its place.
     pub fn activate(&mut self, consumer: ConsumerRef, priority: i32) {
-        self.active_entries += 1;
-        if self.top.is_empty() && self.lower.is_empty() {
+        let Some(subscriber) = self.subscribers.get_mut(&consumer) else { return };
+        if subscriber.place.is_some_and(|place| self.places.get(place).is_some()) {
+            return;
+        }
+        let place = self.places.insert(Place { consumer, priority, before: None, behind: None });
+        subscriber.place = Some(place);
+        if priority > self.top_priority
+            && let Some(top) = self.top.take()
+        {
+            self.lower.insert(Reverse(self.top_priority), top);
+        }
+        if self.top.is_none() {
             self.top_priority = priority;
-        } else if priority > self.top_priority {
-            let list = std::mem::take(&mut self.top);
-            self.lower.insert(Reverse(std::mem::replace(&mut self.top_priority, priority)), list);
         }
-        if priority == self.top_priority {
-            return self.top.push_back(consumer);
-        }
-        self.lower.entry(Reverse(priority)).or_default().push_back(consumer);
+        let before = match priority == self.top_priority {
+            true => self.top,
+            false => self.lower.get(&Reverse(priority)).copied(),
+        };
+        let list = self.put_behind(before, place);
+        self.set_list(priority, Some(list));
     }
 
     /// The consumer whose turn it is: the first that `accepts`. Those that do not leave the rotation; `accepts` notes that they
     /// are idle.
     #[inline]
     pub fn next(&mut self, mut accepts: impl FnMut(ConsumerRef) -> bool) -> Option<ConsumerRef> {
-        loop {
-            while let Some(&consumer) = self.top.front() {
-                let is_here = self.left == 0 || self.numbers.contains_key(&consumer);
-                if is_here && accepts(consumer) {
-                    if self.top.len() > 1 {
-                        self.top.rotate_left(1);
-                    }
-                    return Some(consumer);
-                }
-                self.top.pop_front();
-                self.active_entries -= 1;
+        while let Some(TurnList { first, last }) = self.top {
+            let consumer = self.places.get(first)?.consumer;
+            if !accepts(consumer) {
+                self.take_out(first);
+                continue;
             }
-            if !self.promote_lower() {
-                return None;
+            if first != last {
+                self.move_to_end(first);
             }
+            return Some(consumer);
         }
+        None
     }
 
-    /// The list of the highest priority is empty: the next takes its place. Returns whether there is one.
-    #[cold]
-    fn promote_lower(&mut self) -> bool {
-        if self.lower.is_empty() {
-            self.left = 0;
-            return false;
+    /// The first of several consumers has had its turn.
+    #[inline]
+    fn move_to_end(&mut self, first: PlaceKey) {
+        let Some(TurnList { last, .. }) = self.top else { return };
+        let Some(next) = self.places.get(first).and_then(|place| place.behind) else { return };
+        if let Some(next) = self.places.get_mut(next) {
+            next.before = None;
         }
-        if let Some((Reverse(priority), list)) = self.lower.pop_first() {
-            (self.top_priority, self.top) = (priority, list);
-        }
-        true
+        let list = self.put_behind(Some(TurnList { first: next, last }), first);
+        self.top = Some(list);
     }
 
-    /// Removes the entries of consumers that have left.
-    fn forget_left(&mut self) {
-        let numbers = &self.numbers;
-        self.top.retain(|consumer| numbers.contains_key(consumer));
-        self.lower.retain(|_, list| {
-            list.retain(|consumer| numbers.contains_key(consumer));
-            !list.is_empty()
-        });
-        if self.top.is_empty() {
-            self.promote_lower();
+    /// Adds a place at the end of a list.
+    #[inline]
+    fn put_behind(&mut self, list: Option<TurnList>, at: PlaceKey) -> TurnList {
+        let before = list.map(|list| list.last);
+        if let Some(place) = self.places.get_mut(at) {
+            (place.before, place.behind) = (before, None);
         }
-        if self.top.len() < self.top.capacity() / 4 {
-            self.top.shrink_to(2 * self.top.len());
+        if let Some(before) = before.and_then(|before| self.places.get_mut(before)) {
+            before.behind = Some(at);
         }
-        self.active_entries = self.top.len() + self.lower.values().map(VecDeque::len).sum::<usize>();
-        self.left = 0;
+        TurnList { first: list.map_or(at, |list| list.first), last: at }
     }
 
-    fn clear_active(&mut self) {
-        (self.top, self.lower) = (VecDeque::new(), BTreeMap::new());
-        (self.active_entries, self.left) = (0, 0);
+    /// Takes a consumer out of the rotation, if it is in it.
+    fn take_out(&mut self, at: PlaceKey) {
+        let Some(Place { priority, before, behind, .. }) = self.places.remove(at) else { return };
+        if let Some(before) = before.and_then(|before| self.places.get_mut(before)) {
+            before.behind = behind;
+        }
+        if let Some(behind) = behind.and_then(|behind| self.places.get_mut(behind)) {
+            behind.before = before;
+        }
+        let list = match priority == self.top_priority {
+            true => self.top,
+            false => self.lower.get(&Reverse(priority)).copied(),
+        };
+        let Some(TurnList { first, last }) = list else { return };
+        let ends = if first == at { behind } else { Some(first) }.zip(if last == at { before } else { Some(last) });
+        self.set_list(priority, ends.map(|(first, last)| TurnList { first, last }));
+    }
+
+    /// The list of a priority is this one; if it was the highest and is empty, the next takes its place.
+    fn set_list(&mut self, priority: i32, list: Option<TurnList>) {
+        match list {
+            _ if priority == self.top_priority => self.top = list,
+            Some(list) => _ = self.lower.insert(Reverse(priority), list),
+            None => _ = self.lower.remove(&Reverse(priority)),
+        }
+        if self.top.is_none()
+            && let Some((Reverse(priority), list)) = self.lower.pop_first()
+        {
+            (self.top_priority, self.top) = (priority, Some(list));
+        }
     }
 }
 
@@ -203,20 +249,109 @@ mod tests {
         assert_eq!(rotation.next(|_| true), None, "the successor is not active yet");
     }
 
+    /// What the rotation has to look at for a turn: the consumers that are in it, and no traces of others.
+    fn places(rotation: &ConsumerRotation) -> usize {
+        rotation.places.len()
+    }
+
     #[test]
-    fn consumers_that_leave_a_long_rotation_are_skipped_and_forgotten() {
+    fn of_consumers_that_have_left_nothing_is_left_to_look_at() {
         let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
-        let all: Vec<_> = (0..1_000).map(|_| ConsumerRef::Local(keys.insert(()))).collect();
+        let all: Vec<_> = (0..10_000).map(|_| ConsumerRef::Local(keys.insert(()))).collect();
         let mut rotation = ConsumerRotation::default();
         all.iter().for_each(|&consumer| rotation.add(consumer, 0, false, false));
-        for (at, &consumer) in all.iter().enumerate().filter(|(at, _)| at % 2 == 0) {
+        for (left, (at, &consumer)) in all.iter().enumerate().filter(|(at, _)| at % 2 == 0).enumerate() {
             assert_eq!(rotation.remove(consumer), Some(at == 0));
+            assert_eq!(places(&rotation), all.len() - left - 1);
         }
-        assert!(rotation.left > 0, "they have entries in a long list");
-        let served: Vec<_> = (0..500).filter_map(|_| rotation.next(|_| true)).collect();
+        let served: Vec<_> = (0..5_000).filter_map(|_| rotation.next(|_| true)).collect();
         assert_eq!(served, all.iter().copied().skip(1).step_by(2).collect::<Vec<_>>());
-        all.iter().skip(1).step_by(2).take(498).for_each(|&consumer| _ = rotation.remove(consumer));
-        assert!(rotation.active_entries <= super::ROTATION_SCANNED_MAX && rotation.len() == 2);
-        assert_eq!((rotation.next(|_| true), rotation.pop()), (Some(all[997]), Some(all[997])));
+        all.iter().skip(1).step_by(2).take(4_998).for_each(|&consumer| _ = rotation.remove(consumer));
+        assert_eq!((places(&rotation), rotation.len()), (2, 2));
+        assert_eq!((rotation.next(|_| true), rotation.pop()), (Some(all[9_997]), Some(all[9_997])));
+        assert_eq!((rotation.next(|_| true), places(&rotation)), (Some(all[9_999]), 1));
+    }
+
+    #[test]
+    fn a_consumer_that_is_activated_again_keeps_its_place_and_one_that_has_left_gets_none() {
+        let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
+        let [a, b] = [(); 2].map(|()| ConsumerRef::Local(keys.insert(())));
+        let mut rotation = ConsumerRotation::default();
+        [a, b].into_iter().for_each(|consumer| rotation.add(consumer, 0, false, false));
+        rotation.activate(a, 0);
+        assert_eq!([(); 3].map(|()| rotation.next(|_| true)), [Some(a), Some(b), Some(a)]);
+        rotation.remove(b);
+        rotation.activate(b, 7);
+        assert_eq!((rotation.next(|_| true), places(&rotation)), (Some(a), 1));
+    }
+
+    /// The same with plain lists that are searched.
+    #[derive(Default)]
+    struct Model {
+        all: Vec<(ConsumerRef, i32)>,
+        active: Vec<(ConsumerRef, i32)>,
+    }
+
+    impl Model {
+        fn next(&mut self, accepts: impl Fn(ConsumerRef) -> bool) -> Option<ConsumerRef> {
+            loop {
+                let top = self.active.iter().map(|(_, priority)| *priority).max()?;
+                let at = self.active.iter().position(|(_, priority)| *priority == top)?;
+                let (consumer, priority) = self.active.remove(at);
+                if accepts(consumer) {
+                    self.active.push((consumer, priority));
+                    return Some(consumer);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_comes_and_goes_the_turns_are_those_of_lists_that_are_searched() {
+        let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
+        let (mut rotation, mut model) = (ConsumerRotation::default(), Model::default());
+        let mut state = 7_u64;
+        let mut below = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        for step in 0..50_000 {
+            let some = (!model.all.is_empty()).then(|| below(model.all.len()));
+            match (below(8), some) {
+                (0 | 1, _) if model.all.len() < 40 => {
+                    let (consumer, priority) = (ConsumerRef::Local(keys.insert(())), below(4) as i32 - 2);
+                    rotation.add(consumer, priority, false, false);
+                    model.all.push((consumer, priority));
+                    model.active.push((consumer, priority));
+                }
+                (2, Some(at)) => {
+                    let (consumer, _) = model.all.remove(at);
+                    model.active.retain(|(active, _)| *active != consumer);
+                    assert_eq!(rotation.remove(consumer), Some(at == 0), "step {step}");
+                }
+                (3 | 4, Some(at)) => {
+                    let (consumer, priority) = model.all[at];
+                    rotation.activate(consumer, priority);
+                    if !model.active.iter().any(|(active, _)| *active == consumer) {
+                        model.active.push((consumer, priority));
+                    }
+                }
+                (5, Some(at)) => {
+                    // One of them is idle from now on, if its turn comes.
+                    let idle = model.all[at].0;
+                    let expected = model.next(|consumer| consumer != idle);
+                    assert_eq!(rotation.next(|consumer| consumer != idle), expected, "step {step}");
+                }
+                _ => assert_eq!(rotation.next(|_| true), model.next(|_| true), "step {step}"),
+            }
+            assert_eq!(
+                (rotation.len(), places(&rotation), rotation.has_active()),
+                (model.all.len(), model.active.len(), !model.active.is_empty()),
+                "step {step}"
+            );
+        }
+        let rest: Vec<_> = std::iter::from_fn(|| rotation.pop()).collect();
+        assert_eq!(rest, model.all.iter().map(|(consumer, _)| *consumer).collect::<Vec<_>>());
+        assert_eq!((places(&rotation), rotation.has_active()), (0, false));
     }
 }

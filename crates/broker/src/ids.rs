@@ -12,6 +12,8 @@ slotmap::new_key_type! {
     pub struct ConsumerKey;
     /// A consumer of another shard, in the table of its queue's shard.
     pub struct RemoteConsumerKey;
+    /// A place in the rotation of a queue's consumers.
+    pub(crate) struct PlaceKey;
 }
 
 /// A consumer, as its queue refers to it.

@@ -33,8 +33,6 @@ pub const CHANNEL_NUMBERS_SPARE: usize = 16;
 /// Slots of one page of the tables of channels and consumers: a page that has been full and is empty returns its memory.
 pub const PAGE_SLOTS: usize = 64;
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
-/// Entries of a queue's rotation of consumers that are searched for one that leaves. In a longer rotation it is skipped later.
-pub const ROTATION_SCANNED_MAX: usize = 64;
 /// Entries of a list of waiting consumers at which those that have left are removed for the first time.
 pub const WAITING_CONSUMERS_CHECKED_MIN: usize = 64;
 /// Messages and acknowledgements that one transaction may hold before it is refused.

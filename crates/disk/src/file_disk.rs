@@ -1,105 +1,77 @@
-//! Segments in files: a thread for each log does what is asked, one request after another.
+//! Segments in files: for each log a thread that writes groups and reads, and another one that makes and removes files.
+//!
+//! A segment in the making is written through, and its name made durable, while groups go on: none of that holds them back.
 
 use crate::Disk;
 use crate::disk_metrics::DiskMetrics;
+use crate::disk_thread::{CarriedOut, DiskThread, Wake};
 use crate::error::disk_error;
 use crate::folder::{SegmentFolder, SyncMode};
-use crate::limits::REQUESTS_MAX;
-use std::collections::VecDeque;
+use crate::request_order::{RequestNumber, RequestOrder};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Instant;
 use store::limits::BLOCK_BYTES;
-use store::{Block, Completion, DiskError, DiskErrorKind, Request, SealedGroup, SegmentId, SegmentReader};
-
-/// Is called by the disk's thread when there is a completion.
-pub type Wake = Box<dyn Fn() + Send>;
-
-/// A completion, and how long a write took.
-struct TimedCompletion {
-    completion: Completion,
-    write_us: Option<u64>,
-}
+use store::{Block, Completion, DiskError, Request, SealedGroup, SegmentId, SegmentReader};
 
 /// A disk of files.
 pub struct FileDisk {
     folder: SegmentFolder,
-    /// `None` once the disk is being dropped.
-    requests: Option<SyncSender<Request>>,
-    completions: Receiver<TimedCompletion>,
-    /// Requests for which the thread has no capacity yet.
-    waiting: VecDeque<Request>,
-    under_way: usize,
+    order: RequestOrder,
+    /// Writes groups, and reads.
+    blocks: DiskThread,
+    /// Makes, renames and removes files.
+    files: DiskThread,
     metrics: DiskMetrics,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl FileDisk {
-    /// Starts the thread of a log.
+    /// Starts the threads of a log.
     pub fn start(folder: SegmentFolder, name: &str, wake: Wake) -> Result<FileDisk, DiskError> {
-        let (requests, to_do) = sync_channel(REQUESTS_MAX);
-        let (done, completions) = sync_channel(REQUESTS_MAX);
-        let thread_folder = folder.clone();
-        let thread = std::thread::Builder::new()
-            .name(name.into())
-            .spawn(move || FileThread { folder: thread_folder, open: None }.run(&to_do, &done, &wake))
-            .map_err(|error| DiskError {
-                kind: DiskErrorKind::Failed,
-                text: format!("cannot start the thread {name}: {error}"),
-            })?;
-        let requests = Some(requests);
-        Ok(FileDisk {
-            folder,
-            requests,
-            completions,
-            waiting: VecDeque::new(),
-            under_way: 0,
-            metrics: DiskMetrics::default(),
-            thread: Some(thread),
-        })
+        let wake = Arc::new(wake);
+        let start = |name: String| {
+            let mut worker = FileWorker { folder: folder.clone(), open: None };
+            DiskThread::start(name, Arc::clone(&wake), move |request| worker.carry_out(request))
+        };
+        let (blocks, files) = (start(name.to_owned())?, start(format!("files-{name}"))?);
+        Ok(FileDisk { folder, order: RequestOrder::default(), blocks, files, metrics: DiskMetrics::default() })
     }
 
-    fn send_waiting(&mut self) {
-        let Some(requests) = &self.requests else { return };
-        // As many as there may be completions: the thread never waits for its owner.
-        while self.under_way < REQUESTS_MAX
-            && let Some(request) = self.waiting.pop_front()
-        {
-            match requests.try_send(request) {
-                Ok(()) => self.under_way += 1,
-                Err(TrySendError::Full(request) | TrySendError::Disconnected(request)) => {
-                    self.waiting.push_front(request);
-                    return;
-                }
-            }
+    fn send(&mut self, number: RequestNumber, request: Request) {
+        let thread = match request {
+            Request::Write { .. } | Request::Sync { .. } | Request::Read { .. } => &mut self.blocks,
+            Request::Make { .. } | Request::Remove { .. } | Request::WriteFooter { .. } => &mut self.files,
+        };
+        thread.submit(number, request);
+    }
+
+    fn finish(&mut self, number: RequestNumber) {
+        self.order.finish(number);
+        while let Some((number, request)) = self.order.next_released() {
+            self.send(number, request);
         }
     }
 }
 
 impl Disk for FileDisk {
     fn submit(&mut self, request: Request) {
-        self.waiting.push_back(request);
-        self.send_waiting();
-    }
-
-    fn poll(&mut self) -> Option<Completion> {
-        match self.completions.try_recv() {
-            Ok(TimedCompletion { completion, write_us }) => {
-                self.metrics.count(&completion, self.folder.sync_mode());
-                write_us.into_iter().for_each(|write_us| self.metrics.write_times.record(write_us));
-                self.under_way -= 1;
-                self.send_waiting();
-                Some(completion)
-            }
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => panic!("the disk's thread ends only when the disk is dropped"),
+        if let Some((number, request)) = self.order.submit(request) {
+            self.send(number, request);
         }
     }
 
+    fn poll(&mut self) -> Option<Completion> {
+        let done = self.blocks.poll().or_else(|| self.files.poll());
+        let (number, CarriedOut { completion, write_us }) = done?;
+        self.metrics.count(&completion, self.folder.sync_mode());
+        write_us.into_iter().for_each(|write_us| self.metrics.write_times.record(write_us));
+        self.finish(number);
+        Some(completion)
+    }
+
     fn under_way(&self) -> usize {
-        self.under_way + self.waiting.len()
+        self.order.unfinished()
     }
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
@@ -112,19 +84,10 @@ impl Disk for FileDisk {
 }
 
 impl Drop for FileDisk {
-    /// What was submitted is done first.
+    /// What was submitted is done first, unless a thread has ended that it needs.
     fn drop(&mut self) {
-        while self.under_way() > 0 && self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            match self.completions.recv() {
-                Ok(_) => self.under_way -= 1,
-                Err(_) => break,
-            }
-            self.send_waiting();
-        }
-        self.requests = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed; a second one here would hide it.
-            let _panicked = thread.join();
+        while let Some(number) = self.blocks.wait().or_else(|| self.files.wait()) {
+            self.finish(number);
         }
     }
 }
@@ -134,28 +97,19 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What the thread has.
-struct FileThread {
+/// Carries out requests, in a thread.
+struct FileWorker {
     folder: SegmentFolder,
     /// The segment that was written last.
     open: Option<(SegmentId, File)>,
 }
 
-impl FileThread {
-    fn run(mut self, requests: &Receiver<Request>, done: &SyncSender<TimedCompletion>, wake: &Wake) {
-        while let Ok(request) = requests.recv() {
-            let completion = self.carry_out(request);
-            if done.send(completion).is_err() {
-                return;
-            }
-            wake();
-        }
-    }
-
-    fn carry_out(&mut self, request: Request) -> TimedCompletion {
+impl FileWorker {
+    fn carry_out(&mut self, request: Request) -> CarriedOut {
         let gate = self.folder.gate().clone();
-        // Reads change nothing.
-        let _passage = (!matches!(request, Request::Read { .. })).then(|| gate.enter());
+        // Reads change nothing, and a segment that is made only passes when it gets its name.
+        let is_change = !matches!(request, Request::Read { .. } | Request::Make { .. });
+        let _passage = is_change.then(|| gate.enter());
         let mut write_us = None;
         let completion = match request {
             Request::Make { segment, blocks, from } => {
@@ -185,7 +139,7 @@ impl FileThread {
                 Completion::FooterWritten { segment, result }
             }
         };
-        TimedCompletion { completion, write_us }
+        CarriedOut { completion, write_us }
     }
 
     fn write(&mut self, segment: SegmentId, block: Block, group: &SealedGroup) -> Result<(), DiskError> {

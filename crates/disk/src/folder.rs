@@ -185,10 +185,12 @@ impl SegmentFolder {
         self.open_segment(segment, OFlags::WRONLY | direct | sync)
     }
 
-    /// Makes a segment, from another one if that has the same size and nobody else holds it.
+    /// Makes a segment, from another one if that has the same size and nobody else holds it. What changes segments and their
+    /// names passes the gate; while a new one is written, which has no name of a segment yet, a gate may be closed.
     pub(crate) fn make(&self, segment: SegmentId, blocks: u32, from: Option<SegmentNumber>) -> Result<(), DiskError> {
         let bytes = u64::from(blocks) * BLOCK_BYTES as u64;
         if let Some(number) = from {
+            let _passage = self.gate.enter();
             let old = SegmentId { log: segment.log, number };
             if self.is_recyclable(old, bytes)? {
                 self.remove_footer(old)?;
@@ -209,6 +211,7 @@ impl SegmentFolder {
             let _unremoved = rustix::fs::unlinkat(&self.folder, &new, AtFlags::empty());
         }
         made?;
+        let _passage = self.gate.enter();
         self.rename(&new, segment)?;
         self.set_written(segment, 0);
         Ok(())

@@ -4,15 +4,17 @@
 //! Owns:   the files of one log, or a simulated disk.
 //! Never:  knows what the bytes mean; waits in the caller's thread.
 //!
-//! Two disks keep one contract (`tests/contract.rs`): `FileDisk` has files and a thread, `SimulatedDisk` has faults from a
+//! Two disks keep one contract (`tests/contract.rs`): `FileDisk` has files and threads, `SimulatedDisk` has faults from a
 //! seed. Read `Disk`, then `SegmentFolder`.
 #![forbid(unsafe_code)]
 
 mod disk_metrics;
+mod disk_thread;
 mod error;
 mod file_disk;
 mod folder;
 pub mod limits;
+mod request_order;
 mod segment_backup;
 mod simulated_damage;
 mod simulated_disk;
@@ -20,7 +22,8 @@ mod simulated_segment;
 mod write_gate;
 
 pub use disk_metrics::{DiskMetrics, WriteTimes};
-pub use file_disk::{FileDisk, Wake};
+pub use disk_thread::Wake;
+pub use file_disk::FileDisk;
 pub use folder::SegmentFolder;
 pub use segment_backup::SegmentBackup;
 pub use simulated_damage::DamagedBlocks;
@@ -32,7 +35,9 @@ use store::{Completion, DiskError, Request};
 
 /// What a log is written to.
 pub trait Disk: Send {
-    /// Takes a request, whose completion [`Disk::poll`] returns later.
+    /// Takes a request, whose completion [`Disk::poll`] returns later. Requests are carried out in any order, but for those
+    /// that make a segment, make it into another one or remove it: they come behind all that was submitted before about that
+    /// segment, and before all that is submitted later.
     fn submit(&mut self, request: Request);
 
     /// A completion, if there is one.

@@ -2,8 +2,8 @@
 //!
 //! Leaves: constants.
 
-/// Requests that wait for the thread of a [`FileDisk`](crate::FileDisk). A log has one write, one segment in the making and a few
-/// reads under way; removals may come in numbers, and wait with their submitter.
+/// Requests that wait for a thread of a [`FileDisk`](crate::FileDisk). A log has one write, one segment in the making and a few
+/// reads under way; where more come, they wait with their submitter.
 pub const REQUESTS_MAX: usize = 64;
 
 /// Buckets of the times of writes: up to 67 s, and one for all that is longer.
@@ -11,3 +11,7 @@ pub const WRITE_TIME_BUCKETS: usize = 101;
 
 /// Bytes that are written at once when a segment is made.
 pub const MAKE_BYTES: usize = 1 << 20;
+
+/// How many times as long as other requests of a [`SimulatedDisk`](crate::SimulatedDisk) the making of a segment takes at most that is
+/// not made of another one.
+pub(crate) const SIMULATED_MAKE_FACTOR_MAX: u64 = 16;

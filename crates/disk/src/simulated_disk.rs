@@ -7,6 +7,8 @@
 use crate::Disk;
 use crate::disk_metrics::DiskMetrics;
 use crate::folder::SyncMode;
+use crate::limits::SIMULATED_MAKE_FACTOR_MAX;
+use crate::request_order::RequestScope;
 use crate::simulated_damage::DamagedBlocks;
 use crate::simulated_segment::{SECTOR_BYTES, SimulatedSegment};
 use std::collections::BTreeMap;
@@ -417,14 +419,23 @@ fn not_found(segment: SegmentId) -> DiskError {
 
 impl Disk for SimulatedDisk {
     fn submit(&mut self, request: Request) {
-        let mut took_us = match self.happens(self.faults.slow) {
-            true => 1_000_000 + self.below(5_000_000),
-            false => 50 + self.below(2_000),
+        let is_slow = self.happens(self.faults.slow);
+        let mut took_us = match (is_slow, &request) {
+            (true, _) => 1_000_000 + self.below(5_000_000),
+            // It is written through, and much goes on meanwhile.
+            (false, Request::Make { from: None, .. }) => {
+                (50 + self.below(2_000)) * (1 + self.below(SIMULATED_MAKE_FACTOR_MAX))
+            }
+            (false, _) => 50 + self.below(2_000),
         };
         if self.faults.lag_us_max > 0 {
             took_us += self.below(self.faults.lag_us_max.into());
         }
-        self.pending.push(PendingRequest { since_us: self.now_us, due_us: self.now_us + took_us, request });
+        // Those that are due at one time are carried out in their order.
+        let scope = RequestScope::of(&request);
+        let earlier = self.pending.iter().filter(|earlier| scope.waits_for(&RequestScope::of(&earlier.request)));
+        let due_us = earlier.map(|earlier| earlier.due_us).fold(self.now_us + took_us, u64::max);
+        self.pending.push(PendingRequest { since_us: self.now_us, due_us, request });
     }
 
     fn poll(&mut self) -> Option<Completion> {

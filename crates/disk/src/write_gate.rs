@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What every change to a file of a store passes. Clones are one gate.
+/// What every change to a segment, a footer or a name of one passes. A file that is to become a segment is none while it is
+/// written: a closed gate does not wait for that, and what waits for the gate does not either. Clones are one gate.
 #[derive(Clone, Default)]
 pub struct WriteGate(Arc<RwLock<()>>);
 
-/// While it is held nothing is written, and nothing is being written.
+/// While it is held no segment is written to, made or removed, and none is being.
 pub struct ClosedGate<'a> {
     _all: RwLockWriteGuard<'a, ()>,
 }

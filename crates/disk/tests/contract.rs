@@ -1,7 +1,11 @@
 //! The contract that every disk keeps.
 
+#[path = "contract/order.rs"]
+mod order;
+
 use disk::{Disk, DiskFaults, DiskMetrics, FileDisk, SegmentFolder, SimulatedDisk};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 use store::limits::BLOCK_BYTES;
 use store::{
     AlignedBuffer, Block, Chain, Completion, DiskErrorKind, FrameSequence, LogEnd, LogEvent, LogId, LogWriter,
@@ -12,6 +16,9 @@ const LOG: LogId = LogId(3);
 const STORE: StoreTag = StoreTag(77);
 const SEGMENT_BYTES: u64 = store::limits::SEGMENT_BYTES_MIN;
 const SEGMENT_BLOCKS: u32 = (SEGMENT_BYTES / BLOCK_BYTES as u64) as u32;
+
+/// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Reads a block of a segment, and returns how many bytes were read.
 type ReadBlocks = Box<dyn FnMut(SegmentId, Block, &mut AlignedBuffer) -> usize>;
@@ -86,7 +93,7 @@ impl TestDisk for TestFileDisk {
         folder.read_footer(segment(number)).expect("a footer or none")
     }
     fn wait(&mut self) {
-        self.woken.recv().expect("the thread wakes its owner for each completion");
+        self.woken.recv_timeout(PATIENCE).expect("its threads wake their owner for each completion");
     }
     fn reopen(&mut self) -> (ReadBlocks, Vec<SegmentNumber>) {
         let mut folder = SegmentFolder::open(&self.path).expect("the folder is there");

@@ -16,6 +16,9 @@ mod attacks;
 #[path = "memory/broker.rs"]
 #[expect(dead_code, reason = "shared with the tests of memory")]
 mod broker;
+#[path = "memory/resident_limit.rs"]
+#[expect(dead_code, reason = "shared with the tests of memory")]
+mod resident_limit;
 #[path = "memory/size.rs"]
 mod size;
 #[path = "turns/waits.rs"]

@@ -67,6 +67,8 @@ pub(crate) struct Connection {
     pub peer_closed: bool,
     /// It is on the list of turns.
     pub is_queued: bool,
+    /// Bytes that wait for the disk by its last turn, and by those that it has had since the disk was last behind.
+    pub stored_bytes: usize,
     /// The optional methods that the client understands.
     pub capabilities: session::Capabilities,
     /// The token in its greeting, by which the client may connect again over RDMA.
@@ -109,6 +111,7 @@ impl Connection {
             received_since_check: false,
             peer_closed: false,
             is_queued: false,
+            stored_bytes: 0,
             capabilities: Default::default(),
             token: None,
             token_owner: None,

@@ -16,6 +16,8 @@ pub(crate) struct Connections {
     serial: u32,
     /// Connections that wait for a turn, each at most once (`Connection::is_queued`).
     ready: Vec<ConnectionSlot>,
+    /// Those of them that wait until the disk has taken what they have published.
+    held: Vec<ConnectionSlot>,
     /// The previous list of turns, kept for its capacity.
     spare: Vec<ConnectionSlot>,
     timers: ConnectionTimers,
@@ -81,9 +83,24 @@ impl Connections {
         }
     }
 
-    /// Whether any connection is queued for a turn.
+    /// Whether any connection is queued for a turn, and not held for the disk.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// Whether any is held for the disk.
+    pub fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// A connection whose turn it is has none before the disk has room.
+    pub fn hold(&mut self, slot: ConnectionSlot) {
+        self.held.push(slot);
+    }
+
+    /// The disk has room: those that were held have the first turns, as they have waited longest.
+    pub fn release_held(&mut self) {
+        self.ready.splice(0..0, self.held.drain(..));
     }
 
     /// Takes the list of turns; connections that are queued from now on wait for the next one.
@@ -231,6 +248,22 @@ mod tests {
         connections.enqueue(one);
         connections.finish_turns(turns);
         assert_eq!(connections.start_turns(), [one], "in its turn it was enqueued for the next");
+    }
+
+    #[test]
+    fn connections_that_are_held_keep_their_turns_and_are_first_when_they_are_released() {
+        let now = some_instant();
+        let mut connections = Connections::default();
+        let [one, two, three] = [0, 1, 2].map(|_| connections.insert(connection(now)));
+        [one, two].into_iter().for_each(|slot| connections.enqueue(slot));
+        let turns = connections.start_turns();
+        turns.iter().for_each(|&slot| connections.hold(slot));
+        connections.finish_turns(turns);
+        assert_eq!((connections.has_ready(), connections.has_held()), (false, true));
+        [one, three].into_iter().for_each(|slot| connections.enqueue(slot));
+        connections.release_held();
+        assert!(!connections.has_held());
+        assert_eq!(connections.start_turns(), [one, two, three]);
     }
 
     #[test]

@@ -49,16 +49,17 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a turn to each connection that waits for one.
+    /// Gives a turn to each connection that waits for one, unless it is held for the disk.
     pub fn serve_ready(&mut self, now: Instant) {
-        if !self.sessions.connections.has_ready() || self.sessions.effects.is_congested() {
-            return;
-        }
-        let turns = self.sessions.connections.start_turns();
+        let Some(turns) = self.sessions.start_turns() else { return };
         for (at, &slot) in turns.iter().enumerate() {
-            if self.sessions.effects.is_congested() {
+            if self.sessions.effects.holds_all() {
                 self.sessions.connections.postpone_turns(&turns[at..]);
                 break;
+            }
+            if self.sessions.is_held(slot) {
+                self.sessions.connections.hold(slot);
+                continue;
             }
             if self.sessions.connections.start_turn(slot) {
                 self.serve(slot, now);
@@ -72,6 +73,7 @@ impl Dispatcher {
     /// Serves a connection for one turn.
     fn serve(&mut self, slot: ConnectionSlot, now: Instant) {
         self.sessions.broker.start_turn();
+        self.sessions.start_disk_turn(slot);
         let (links, mut cx) = self.federation(now);
         links.resume(slot, &mut cx);
         let mut turn_bytes = 0;
@@ -101,7 +103,7 @@ impl Dispatcher {
                 if !connection.readable && !connection.peer_closed {
                     break;
                 }
-                if turn_bytes >= TURN_BYTES || self.sessions.effects.is_congested() {
+                if turn_bytes >= TURN_BYTES || self.sessions.is_held(slot) {
                     self.sessions.connections.enqueue(slot);
                     break;
                 }
@@ -111,7 +113,9 @@ impl Dispatcher {
                 }
             }
             has_unparsed = false;
+            let pending_before = self.sessions.effects.disk_pending_bytes();
             let is_stopped = self.dispatch_events(slot, now);
+            self.sessions.note_stored(slot, pending_before);
             self.sessions.broker.flush_batch(&mut self.sessions.effects);
             self.sessions.effects.send_acks(slot, Some(now));
             self.run_deferred(now);

@@ -5,6 +5,7 @@
 
 use crate::copied_bytes::CopiedBytes;
 use crate::definition_journal::{DefinitionJournal, JournalEvent};
+use crate::limits::UNHELD_STORED_BYTES;
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
 use crate::message_store::MessageStore;
@@ -96,7 +97,7 @@ impl ShardEffects {
         self.requests = Some(requests);
     }
 
-    /// Whether so much waits for other shards or for the disk that nothing more must be read.
+    /// Whether so much waits for other shards or for the disk that nothing more must be done that may add to it.
     #[inline]
     pub fn is_congested(&self) -> bool {
         self.mailbox.is_congested() || self.is_disk_congested()
@@ -106,6 +107,25 @@ impl ShardEffects {
     #[inline]
     pub fn is_disk_congested(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.is_congested())
+    }
+
+    /// Whether a connection must not be read by whose turns so many bytes wait for the disk. One by which few do is read although
+    /// the disk is behind, as long as not all of them together have added too much: what others publish is not its fault.
+    #[inline]
+    pub fn holds(&self, stored_bytes: usize) -> bool {
+        self.holds_all() || (stored_bytes >= UNHELD_STORED_BYTES && self.is_disk_congested())
+    }
+
+    /// Whether no connection must be read.
+    #[inline]
+    pub fn holds_all(&self) -> bool {
+        self.mailbox.is_congested() || self.store.as_ref().is_some_and(|store| store.is_overfull())
+    }
+
+    /// Bytes of messages that wait for the disk.
+    #[inline]
+    pub fn disk_pending_bytes(&self) -> usize {
+        self.store.as_ref().map_or(0, |store| store.pending_bytes())
     }
 
     /// What the store and the journal hold beside what is on the disk.

@@ -7,6 +7,8 @@ use wire::frame::FRAME_OVERHEAD_BYTES;
 pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 /// Bytes read from one connection before the next has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
+/// Bytes of messages for the disk by which a connection's turns may add to what waits, and it is read although the disk is behind.
+pub const UNHELD_STORED_BYTES: usize = 64 * 1024;
 /// Mailbox batches in flight from one shard to another; few in models.
 pub const MAILBOX_BATCHES: usize = if cfg!(loom) { 2 } else { 16 };
 /// Mailbox batches received from one shard before connections have their turn.
@@ -146,6 +148,7 @@ pub const PAGING_SHARE_DIVISOR: u64 = 2;
 
 const _: () = assert!(PINNED_SHARE_DIVISOR > PORT_MEMORY_DIVISOR);
 const _: () = assert!(TURN_BYTES >= RECEIVE_BUFFER_BYTES);
+const _: () = assert!(UNHELD_STORED_BYTES < TURN_BYTES);
 const _: () = assert!(LOGINS_WAITING_PER_SOURCE_MAX < LOGINS_WAITING_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
 const _: () = assert!(LOGIN_INTERVAL_STEP.as_millis() * (LOGIN_FAILURES_MAX - LOGIN_FAILURES_FREE) as u128 <= 500);
 // A shard that empties a ring notifies its sender.

@@ -163,6 +163,42 @@ impl Sessions {
         self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_verifying_password(slot)
     }
 
+    /// The connections that wait for a turn, unless nobody may have one.
+    pub fn start_turns(&mut self) -> Option<Vec<ConnectionSlot>> {
+        if self.effects.holds_all() {
+            return None;
+        }
+        if self.connections.has_held() && !self.effects.is_disk_congested() {
+            self.connections.release_held();
+        }
+        self.connections.has_ready().then(|| self.connections.start_turns())
+    }
+
+    /// Whether a connection must not be read before the disk, or other shards, have taken some of what waits for them.
+    pub fn is_held(&self, slot: ConnectionSlot) -> bool {
+        self.effects.holds(self.connections.get(slot).map_or(0, |connection| connection.stored_bytes))
+    }
+
+    /// A connection has a turn: what it has published counts anew if the disk has room.
+    pub fn start_disk_turn(&mut self, slot: ConnectionSlot) {
+        if !self.effects.is_disk_congested()
+            && let Some(connection) = self.connections.get_mut(slot)
+        {
+            connection.stored_bytes = 0;
+        }
+    }
+
+    /// Counts what waits for the disk by the events of a connection, before which so many bytes did.
+    #[inline]
+    pub fn note_stored(&mut self, slot: ConnectionSlot, pending_before: usize) {
+        let stored_bytes = self.effects.disk_pending_bytes().saturating_sub(pending_before);
+        if stored_bytes > 0
+            && let Some(connection) = self.connections.get_mut(slot)
+        {
+            connection.stored_bytes += stored_bytes;
+        }
+    }
+
     pub fn is_verifying_password(&self, slot: ConnectionSlot) -> bool {
         self.connections.get(slot).is_some_and(|connection| connection.is_verifying_password)
     }

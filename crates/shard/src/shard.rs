@@ -132,7 +132,8 @@ impl Shard {
         self.dispatcher.review_access(now);
         self.resume_throttled(now);
         self.dispatcher.run_link_timers(now);
-        if first <= WorkSource::Connections {
+        // While the disk is behind, those are read who add little.
+        if first <= WorkSource::Connections || !has_capacity {
             self.dispatcher.serve_ready(now);
         }
         self.run_queue_timers();
@@ -162,7 +163,7 @@ impl Shard {
         let Sessions { connections, broker, .. } = &self.dispatcher.sessions;
         match source {
             WorkSource::Mail => true,
-            WorkSource::Connections => connections.has_ready(),
+            WorkSource::Connections => connections.has_ready() || connections.has_held(),
             WorkSource::Deferred => broker.has_deferred(),
         }
     }
@@ -286,7 +287,8 @@ impl Shard {
         let is_congested = effects.is_congested();
         if (mailbox.has_arrived(|from| broker.holds_back(from)) && !effects.is_disk_congested())
             || sessions.has_store_news()
-            || ((connections.has_ready() || broker.has_deferred()) && !is_congested)
+            || (connections.has_ready() && !effects.holds_all())
+            || ((connections.has_held() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
             || self.dispatcher.reviews_access()

@@ -154,10 +154,16 @@ impl Spill {
         self.failure.as_deref()
     }
 
-    /// Whether so much waits for its disk that no more should be read.
+    /// Whether so much waits for its disk that no more should be read of those who publish much.
     #[inline]
     pub fn is_congested(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.log.is_congested() && !open.is_full) && self.failure.is_none()
+    }
+
+    /// Whether so much waits for its disk that nobody should be read.
+    #[inline]
+    pub fn is_overfull(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.log.is_overfull() && !open.is_full) && self.failure.is_none()
     }
 
     pub fn heap_bytes(&self) -> usize {

@@ -1,5 +1,7 @@
 //! A shard over a simulated disk: power cuts, failures, and no space.
 
+#[path = "simulated_disk/behind.rs"]
+mod behind;
 #[path = "simulated_disk/client.rs"]
 mod client;
 

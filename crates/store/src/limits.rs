@@ -86,8 +86,11 @@ pub const HOLD_SCORE_MAX: u8 = 16;
 /// What one whose publishers did not takes off. Groups are held back from the same score on.
 pub const HOLD_MISS_COST: u8 = 4;
 
-/// Bytes of unwritten messages from which on publishers are not read.
+/// Bytes of unwritten messages from which on those are not read who have added much to them.
 pub const PENDING_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of unwritten messages from which on nobody is read.
+pub const PENDING_BYTES_HARD_MAX: usize = 2 * PENDING_BYTES_MAX;
 
 /// Runs of settlements that are gathered before they are written, so that neighbours become one.
 pub const SETTLEMENT_RUNS_MAX: usize = 256;

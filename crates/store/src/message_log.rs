@@ -23,7 +23,8 @@ mod tickets;
 
 use crate::ids::{Position, QueueUid, SegmentNumber, Ticket};
 use crate::limits::{
-    LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, MESSAGE_SPARE_SEGMENTS, PENDING_BYTES_MAX, SEGMENTS_UNMOVED,
+    LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, MESSAGE_SPARE_SEGMENTS, PENDING_BYTES_HARD_MAX, PENDING_BYTES_MAX,
+    SEGMENTS_UNMOVED,
 };
 use crate::log_event::LogEvent;
 use crate::log_metrics::LogMetrics;
@@ -432,9 +433,14 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         Some(held_us.max(since_us + self.group_delay_us))
     }
 
-    /// Whether so much is unwritten that publishers should not be read.
+    /// Whether so much is unwritten that who has added much to it should not be read.
     pub fn is_congested(&self) -> bool {
         self.pending_bytes() >= PENDING_BYTES_MAX
+    }
+
+    /// Whether so much is unwritten that nobody should be read.
+    pub fn is_overfull(&self) -> bool {
+        self.pending_bytes() >= PENDING_BYTES_HARD_MAX
     }
 
     /// Bytes of messages that are unwritten.

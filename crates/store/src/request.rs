@@ -55,7 +55,8 @@ pub enum Request {
     WriteFooter { segment: SegmentId, bytes: Vec<u8> },
 }
 
-/// What a disk has done. Requests may be completed in any order.
+/// What a disk has done. Requests are carried out and completed in any order, but for those that make a segment, make it into
+/// another one or remove it: behind all earlier ones of that segment, and before all later ones.
 #[derive(Debug)]
 pub enum Completion {
     Made {
