@@ -17,7 +17,6 @@ mod attacks;
 #[expect(dead_code, reason = "shared with the tests of memory")]
 mod broker;
 #[path = "memory/resident_limit.rs"]
-#[expect(dead_code, reason = "shared with the tests of memory")]
 mod resident_limit;
 #[path = "memory/size.rs"]
 mod size;
