@@ -7,10 +7,21 @@
 #[path = "durability/broker.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod broker;
+#[path = "durability/definition_ledger.rs"]
+mod definition_ledger;
+#[path = "durability/definition_traffic.rs"]
+mod definition_traffic;
 #[path = "power/guest_broker.rs"]
 mod guest_broker;
 #[path = "durability/ledger.rs"]
 mod ledger;
+#[path = "durability/letter_ledger.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
+mod letter_ledger;
+#[path = "durability/letter_traffic.rs"]
+mod letter_traffic;
+#[path = "durability/letter_verification.rs"]
+mod letter_verification;
 #[path = "power/mounted_copy.rs"]
 mod mounted_copy;
 #[path = "durability/random.rs"]
@@ -22,6 +33,8 @@ mod traffic;
 mod verification;
 #[path = "power/volatile_disk.rs"]
 mod volatile_disk;
+#[path = "durability/wall_clock.rs"]
+mod wall_clock;
 
 use broker::{StoredBroker, TestStateFolder, harrier};
 use guest_broker::GuestBroker;
