@@ -64,6 +64,8 @@ const CUTS: u64 = 10;
 const CUTS_PER_LIFE: u64 = 5;
 /// Confirms that are waited for at a time.
 const CONFIRMS_MAX: u64 = 60;
+/// By how much a guest's clock may differ from ours.
+const GUEST_CLOCK_ERROR_US: u64 = 5_000_000;
 /// Writes of the guest before a copy is made.
 const WRITES_MAX: u64 = 60;
 
@@ -129,13 +131,20 @@ fn what_was_confirmed_survives_each_power_cut_with_blocks_of_1_kib() {
     survive_power_cuts("power-1k", SMALL_BLOCK_BYTES);
 }
 
+/// A ledger of a broker in a guest, whose clock is set by the second.
+fn guest_ledger() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.letters.clock_error_us = GUEST_CLOCK_ERROR_US;
+    ledger
+}
+
 fn survive_power_cuts(name: &str, block_bytes: usize) {
     if !has_guests() {
         return;
     }
     let (first, cuts) = (number_of("HARRIER_SEED", 1), number_of("HARRIER_CUTS", CUTS));
     let (disk, folder) = formatted_disk(name, block_bytes);
-    let mut ledger = Ledger::default();
+    let mut ledger = guest_ledger();
     let mut seed = first;
     while seed < first + cuts {
         let mut random = SeededRandom::new(seed);
@@ -182,7 +191,7 @@ fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
         return;
     }
     let (disk, _folder) = formatted_disk("errors", BLOCK_BYTES);
-    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(1));
+    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(1));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(100).expect("a broker that runs");
@@ -205,7 +214,7 @@ fn a_disk_that_lost_a_write_is_found_to_be_damaged() {
         return;
     }
     let (disk, _folder) = formatted_disk("lost", BLOCK_BYTES);
-    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(2));
+    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(2));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(100).expect("a broker that runs");

@@ -1,6 +1,7 @@
 //! Definitions that change: of users, permissions, policies and limits by the configuration of the running broker, of exchanges
 //! and bindings by a client.
 
+use super::PATIENCE;
 use super::broker::{TestBroker, harrier};
 use super::definition_ledger::{DefinitionLedger, Definitions, OpenChange, definitions_of};
 use super::random::SeededRandom;
@@ -168,9 +169,13 @@ fn change_exchanges(
 
 /// Compares what a broker says is defined with the ledger, and logs in by the password that the user may have.
 pub fn verify_definitions(broker: &impl TestBroker, ledger: &mut DefinitionLedger) -> Result<(), VerificationError> {
-    // The broker may have ended: a client says why.
-    let (client, _) = broker.try_connect()?;
+    let (mut client, _) = broker.try_connect()?;
     let told = harrier().args(["ctl", "definitions", "--url", &broker.url()]).output().expect("the program runs");
+    if !told.status.success() {
+        // The broker may have ended: then the connection says why.
+        client.next_delivery(PATIENCE)?;
+        return Err(VerificationError::Broken(String::from_utf8_lossy(&told.stderr).into_owned()));
+    }
     client.close()?;
     let file = serde_json::from_slice(&told.stdout)
         .map_err(|_| VerificationError::Broken(format!("no definitions: {}", String::from_utf8_lossy(&told.stderr))))?;

@@ -147,8 +147,10 @@ pub struct LetterLedger {
     done: [Vec<DoneBefore>; PATHS.len()],
     /// Starts of the broker since each path was compared.
     starts: [u32; PATHS.len()],
-    /// When the broker was killed, by the wall clock; unknown while it runs.
+    /// When the broker was killed, by the wall clock, if it has not been started since.
     pub ended_us: Option<u64>,
+    /// The same of the life before this one, if that is known.
+    last_end_us: Option<u64>,
     /// By how much the broker's wall clock may differ.
     pub clock_error_us: u64,
     /// Queues do not stay on their shards.
@@ -160,6 +162,7 @@ pub struct LetterLedger {
 impl LetterLedger {
     /// The broker is started.
     pub fn start(&mut self) {
+        self.last_end_us = self.ended_us.take();
         self.starts.iter_mut().for_each(|starts| *starts += 1);
     }
 
@@ -262,7 +265,7 @@ impl LetterLedger {
             letter.is_gone_from_home &= earlier.is_some_and(|earlier| earlier.is_gone_from_home);
             letter.returns.0 = earlier.map_or(0, |earlier| earlier.returns.0);
         }
-        self.ended_us = None;
+        (self.ended_us, self.last_end_us) = (None, None);
         self.is_declared &= before.is_declared;
         self
     }
@@ -288,7 +291,7 @@ impl LetterLedger {
         }
         let found_home: HashMap<u64, u32> = home.iter().map(|found| (found.number, found.returns)).collect();
         let starts = self.starts[path];
-        let (ended_us, error_us) = (self.ended_us, self.clock_error_us);
+        let (ended_us, error_us) = (self.last_end_us, self.clock_error_us);
         for (number, letter) in (0..).zip(&mut self.letters).filter(|(_, letter)| letter.path == path) {
             let found = (found_home.get(&number).copied(), found_dead.get(&number).copied().unwrap_or(0));
             let times = RestartTimes { starts, begun_us, ended_us, error_us };

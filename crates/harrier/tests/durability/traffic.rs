@@ -5,6 +5,7 @@ use super::definition_traffic::DefinitionTraffic;
 use super::ledger::{Ledger, OpenPublish, OpenTransaction, PublishedAs, body};
 use super::letter_traffic::LetterTraffic;
 use super::random::SeededRandom;
+use super::wall_clock::wall_clock_us;
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -283,6 +284,7 @@ impl<'a> Traffic<'a> {
         let killer = std::thread::spawn(|| broker.kill());
         let is_answered = self.committer.client.tx_commit(self.committer.channel).is_ok();
         killer.join().expect("it is killed");
+        self.ledger.letters.ended_us = Some(wall_clock_us());
         self.end_transaction(&transaction, is_answered);
     }
 
