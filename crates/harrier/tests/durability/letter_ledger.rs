@@ -102,8 +102,10 @@ struct Letter {
     settled_letters: u32,
     /// How often it was returned: at least, since that is durable, and at most.
     returns: (u32, u32),
-    /// It was returned more often than the queue allows.
+    /// It may have been returned more often than the queue allows.
     has_exceeded: bool,
+    /// How often it was taken and not settled: a broker that closes connections before it ends counts these as returns.
+    held: u32,
 }
 
 /// Something that was done to a message over the connection that publishes.
@@ -211,10 +213,18 @@ impl LetterLedger {
         }
     }
 
+    /// It was taken at home.
+    pub fn take(&mut self, number: u64) {
+        let letter = &mut self.letters[number as usize];
+        letter.held += 1;
+        letter.note_limit();
+    }
+
     /// It is about to be rejected: it leaves.
     pub fn reject(&mut self, number: u64) {
         let letter = &mut self.letters[number as usize];
         letter.has_left = true;
+        letter.held = letter.held.saturating_sub(1);
         self.done[letter.path].push(DoneBefore::Rejected(number));
     }
 
@@ -230,11 +240,10 @@ impl LetterLedger {
             return;
         }
         letter.returns.1 += 1;
+        letter.held = letter.held.saturating_sub(1);
         let count = letter.returns.1;
         self.done[letter.path].push(DoneBefore::Returned(number, count));
-        if count > RETURNS_MAX {
-            (letter.has_left, letter.has_exceeded) = (true, true);
-        }
+        letter.note_limit();
     }
 
     /// A dead letter is about to be acknowledged.
@@ -336,6 +345,13 @@ struct RestartTimes {
 }
 
 impl Letter {
+    /// It leaves if it was returned too often.
+    fn note_limit(&mut self) {
+        if PATHS[self.path].departure == Departure::Returned && self.returns.1 + self.held > RETURNS_MAX {
+            (self.has_left, self.has_exceeded) = (true, true);
+        }
+    }
+
     /// Compares where it was found: at home with so many returns, and how often as a dead letter.
     ///
     /// A message that is certain is at home or has a letter. It has one letter for each time that it left, which it does once; but
@@ -373,7 +389,7 @@ impl Letter {
             if departure == Departure::Expired && is_overdue {
                 return Err("it has expired while the broker was down, and is delivered".to_owned());
             }
-            let (least, most) = (self.returns.0.min(RETURNS_MAX), self.returns.1);
+            let (least, most) = (self.returns.0.min(RETURNS_MAX), self.returns.1 + self.held);
             if departure == Departure::Returned && !(least..=most).contains(&returns) {
                 return Err(format!("it was returned {least} to {most} times, and its count is {returns}"));
             }
@@ -400,6 +416,9 @@ impl Letter {
         (self.is_gone_from_home, self.is_settled) = (false, false);
         (self.letters, self.settled_letters) = (dead, 0);
         self.returns = home.map_or(self.returns, |returns| (returns, returns));
+        // Whoever compares has taken it.
+        self.held = u32::from(home.is_some());
+        self.note_limit();
         Ok(())
     }
 }

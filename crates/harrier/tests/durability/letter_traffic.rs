@@ -123,6 +123,7 @@ impl LetterTraffic {
         self.answered_us = begun_us;
         let Some(message) = message else { return Ok(()) };
         let number = ledger.number_of(path, message.body()).expect("what was published");
+        ledger.take(number);
         end_delivery(&mut self.client, self.channel, (path, number, message.delivery_tag), ledger, random)
     }
 

@@ -29,7 +29,6 @@ pub fn verify_letters(
     ledger: &mut LetterLedger,
     random: &mut SeededRandom,
 ) -> Result<(), VerificationError> {
-    ledger.start();
     if !ledger.is_declared {
         return Ok(());
     }
@@ -130,7 +129,7 @@ fn take_home(
     client: &mut Client,
     channel: ClientChannel,
     path: usize,
-    ledger: &LetterLedger,
+    ledger: &mut LetterLedger,
     taken: &mut TakenMessages,
 ) -> Result<Result<(), String>, client::ClientError> {
     while let Some(message) = client.get(channel, PATHS[path].home, false)? {
@@ -144,6 +143,7 @@ fn take_home(
             ValueRef::I64(count) => u32::try_from(count).unwrap_or(u32::MAX),
             _ => u32::MAX,
         });
+        ledger.take(number);
         taken.home.push((HomeMessage { number, returns }, message.delivery_tag));
     }
     Ok(Ok(()))
