@@ -12,6 +12,7 @@ use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{TrySendError, sync_channel};
 use std::time::Instant;
 
 /// Files that a broker opens beside its connections: polls, listeners, standard streams. A conservative estimate.
@@ -163,9 +164,21 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     let federation = federation.with_addresses(server.addresses());
     AdminServer::new(server.admin(), kept.clone(), federation).with_store(server.backup()).serve(requests)?;
     let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.admin());
-    let at_hangup = move || {
-        tls.iter().for_each(tls::reload);
-        reload.run();
+    // On a thread of its own: it waits for the disk, and the broker may be told to stop meanwhile.
+    let (hangup, hangups) = sync_channel(1);
+    let run_reloads = move || {
+        for () in hangups {
+            tls.iter().for_each(tls::reload);
+            reload.run();
+        }
+    };
+    std::thread::Builder::new().name("reloads".to_owned()).spawn(run_reloads)?;
+    let at_hangup = move || match hangup.try_send(()) {
+        // One that waits reads the files as they are then.
+        Ok(()) | Err(TrySendError::Full(())) => {}
+        Err(TrySendError::Disconnected(())) => {
+            tracing::error!("files are not read again: the thread that does it has failed")
+        }
     };
     let stopper = server.stopper();
     signals.watch("clients are notified, and have time to disconnect", move || stopper.stop(), at_hangup)?;

@@ -37,7 +37,7 @@ impl Reload {
         Reload { words, config, limits, shards, last_catalog: said, ineffective: kept, operator }
     }
 
-    /// Reads the files again and applies the differences. If anything is wrong, nothing changes.
+    /// Reads the files again and applies the differences, durably. If anything is wrong, nothing changes.
     pub fn run(&mut self) {
         if let Err(why) = self.try_run() {
             for line in why.lines() {

@@ -9,6 +9,10 @@ mod backup;
 #[path = "durability/broker.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod broker;
+#[path = "durability/definition_ledger.rs"]
+mod definition_ledger;
+#[path = "durability/definition_traffic.rs"]
+mod definition_traffic;
 #[path = "durability/fault_injector.rs"]
 mod fault_injector;
 #[path = "durability/flips.rs"]
@@ -20,6 +24,13 @@ mod full_disk;
 #[path = "durability/ledger.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod ledger;
+#[path = "durability/letter_ledger.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
+mod letter_ledger;
+#[path = "durability/letter_traffic.rs"]
+mod letter_traffic;
+#[path = "durability/letter_verification.rs"]
+mod letter_verification;
 #[path = "durability/live_damage.rs"]
 mod live_damage;
 #[path = "durability/numbered_messages.rs"]
@@ -39,6 +50,8 @@ mod traffic;
 mod verification;
 #[path = "durability/waiting.rs"]
 mod waiting;
+#[path = "durability/wall_clock.rs"]
+mod wall_clock;
 #[path = "durability/whole_folder.rs"]
 mod whole_folder;
 
@@ -88,6 +101,7 @@ fn survive_kills(name: &str, options: &[&str], kills: u64) {
     for seed in first..first + number_of("HARRIER_KILLS", kills) {
         let mut random = SeededRandom::new(seed);
         if random.one_in(3) {
+            ledger.letters.start();
             StoredBroker::kill_at_start(&folder, 1 + random.below(3) as usize);
         }
         let broker = StoredBroker::start(&folder, options);

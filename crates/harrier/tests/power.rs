@@ -2,14 +2,18 @@
 //! kernel's device mapper's, which records what is written or fails.
 //!
 //! `HARRIER_GUEST` is the program that starts guests (`tests/lab/guest`); without it all of this is skipped, or fails if `LAB_MUST`
-//! is set. `HARRIER_CUTS` sets the number of power cuts, `HARRIER_REPLAYS` that of a recorded disk, `HARRIER_SEED` where they begin, `HARRIER_BIN` the program, which should be
-//! a release build: the guest's processor is made of software.
+//! is set. `HARRIER_CUTS` sets the number of power cuts, `HARRIER_REPLAYS` that of a recorded disk, `HARRIER_SEED` where they
+//! begin, `HARRIER_BIN` the program, which should be a release build: the guest's processor is made of software.
 
 #[path = "durability/broker.rs"]
 #[allow(dead_code, reason = "another test program uses the rest of it")]
 mod broker;
 #[path = "power/cached_disk.rs"]
 mod cached_disk;
+#[path = "durability/definition_ledger.rs"]
+mod definition_ledger;
+#[path = "durability/definition_traffic.rs"]
+mod definition_traffic;
 #[path = "power/failing.rs"]
 mod failing;
 #[path = "power/file_system.rs"]
@@ -18,6 +22,13 @@ mod file_system;
 mod guest_broker;
 #[path = "durability/ledger.rs"]
 mod ledger;
+#[path = "durability/letter_ledger.rs"]
+#[allow(dead_code, reason = "another test program uses the rest of it")]
+mod letter_ledger;
+#[path = "durability/letter_traffic.rs"]
+mod letter_traffic;
+#[path = "durability/letter_verification.rs"]
+mod letter_verification;
 #[path = "power/mapped_disk.rs"]
 mod mapped_disk;
 #[path = "durability/numbered_messages.rs"]
@@ -35,6 +46,8 @@ mod verification;
 mod volatile_disk;
 #[path = "durability/waiting.rs"]
 mod waiting;
+#[path = "durability/wall_clock.rs"]
+mod wall_clock;
 #[path = "power/write_log.rs"]
 mod write_log;
 
@@ -64,6 +77,8 @@ const CUTS: u64 = 10;
 const CUTS_PER_LIFE: u64 = 5;
 /// Confirms that are waited for at a time.
 const CONFIRMS_MAX: u64 = 60;
+/// By how much a guest's clock may differ from ours.
+const GUEST_CLOCK_ERROR_US: u64 = 5_000_000;
 /// Writes of the guest before a copy is made.
 const WRITES_MAX: u64 = 60;
 
@@ -147,13 +162,20 @@ fn what_was_confirmed_survives_each_power_cut_with_blocks_of_1_kib() {
     survive_power_cuts("power-1k", EXT4_OF_SMALL_BLOCKS);
 }
 
+/// A ledger of a broker in a guest, whose clock is set by the second.
+fn guest_ledger() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.letters.clock_error_us = GUEST_CLOCK_ERROR_US;
+    ledger
+}
+
 fn survive_power_cuts(name: &str, file_system: FileSystem) {
     if !has_guests() {
         return;
     }
     let (first, cuts) = (number_of("HARRIER_SEED", 1), number_of("HARRIER_CUTS", CUTS));
     let (disk, folder) = formatted_disk(name, file_system);
-    let mut ledger = Ledger::default();
+    let mut ledger = guest_ledger();
     let mut seed = first;
     while seed < first + cuts {
         let mut random = SeededRandom::new(seed);
@@ -201,7 +223,7 @@ fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
         return;
     }
     let (disk, _folder) = formatted_disk("errors", EXT4);
-    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(1));
+    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(1));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(100).expect("a broker that runs");
@@ -224,7 +246,7 @@ fn a_disk_that_lost_a_write_is_found_to_be_damaged() {
         return;
     }
     let (disk, _folder) = formatted_disk("lost", EXT4);
-    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(2));
+    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(2));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(100).expect("a broker that runs");

@@ -28,8 +28,8 @@ impl AdminHandle {
         AdminHandle { inboxes, links: Arc::default() }
     }
 
-    /// Makes these changes, in their order, on every shard, and waits until the first shard has made them. Returns the
-    /// refusals; the other changes are made. `None`: the broker has stopped, and no change is made.
+    /// Makes these changes, in their order, on every shard, and waits until the first shard has made them, durably if it
+    /// has a store. Returns the refusals; the other changes are made. `None`: the broker has stopped, and it is not known which are.
     pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
         let (refused, refusals) = mpsc::channel();
         self.send(ShardId(0), InboxMessage::Define(definitions, refused))?;

@@ -28,6 +28,7 @@ use reactor::{Reactor, ReactorOptions, ReactorThreads, Stopper, ThreadWaker, Wor
 use rsocket::RsocketListener;
 use session::{Greeting, SessionLimits};
 use slab::{Pool, PoolOptions};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -267,6 +268,7 @@ impl ShardBuilder {
             inbox: context.inbox,
             ports,
             disk_signal,
+            waiting_operators: VecDeque::new(),
         })
     }
 }

@@ -11,10 +11,13 @@ use crate::shard::{Shard, TickOutcome};
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::ConnectionSlot;
+use catalog::Refusal;
 use link::Link;
 use mio::{Registry, Token};
 use reactor::{AdaptiveSpin, IdleStrategy, SocketReadiness, Worker};
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use verbs::ReadinessEdges;
 use verbs::limits::DEADLINE_CHECK_INTERVAL;
@@ -38,6 +41,16 @@ pub(crate) struct ShardWorker {
     pub ports: RdmaPorts,
     /// Without it everything is kept in memory.
     pub disk_signal: Option<Arc<DiskSignal>>,
+    /// Of shard 0: operators whose changes are not durable yet. Each waits for its answer before it sends more.
+    pub waiting_operators: VecDeque<WaitingOperator>,
+}
+
+/// An operator who is told what was refused once the rest is durable.
+pub(crate) struct WaitingOperator {
+    /// The version of the definitions that it waits for.
+    version: u64,
+    refusals: Vec<Refusal>,
+    reply: Sender<Vec<Refusal>>,
 }
 
 /// How long the shard spins before it sleeps.
@@ -90,8 +103,10 @@ impl Worker<InboxMessage> for ShardWorker {
     fn on_message(&mut self, message: InboxMessage, registry: &Registry, now: Instant) {
         // A requester that has gone needs no reply.
         match message {
-            InboxMessage::Define(definitions, refusals) => {
-                let _sent = refusals.send(self.shard.define(definitions, now));
+            InboxMessage::Define(definitions, reply) => {
+                let refusals = self.shard.define(definitions, now);
+                let version = self.shard.broker().definitions_version();
+                self.waiting_operators.push_back(WaitingOperator { version, refusals, reply });
             }
             InboxMessage::ReadCatalog(read) => read(self.shard.broker().catalog()),
             InboxMessage::Answer { to, properties, body } => self.shard.respond(to, &properties, &body, now),
@@ -139,6 +154,7 @@ impl Worker<InboxMessage> for ShardWorker {
             signal.clear();
         }
         let work = self.shard.tick(now);
+        self.answer_operators();
         while let Some(dial) = self.shard.next_dial() {
             self.dial(dial, now);
         }
@@ -246,6 +262,15 @@ impl ShardWorker {
             // A shard that has ended needs no connection.
             let _sent = inbox.send(InboxMessage::Dialled(dial, outcome));
         })
+    }
+
+    /// Tells operators whose changes are durable.
+    fn answer_operators(&mut self) {
+        let first_undurable = self.shared.store.first_undurable();
+        while let Some(operator) = self.waiting_operators.pop_front_if(|waiting| waiting.version < first_undurable) {
+            // A requester that has gone needs no reply.
+            let _sent = operator.reply.send(operator.refusals);
+        }
     }
 
     fn on_dialled(

@@ -2,10 +2,13 @@
 
 use super::PATIENCE;
 use client::{Client, ClientChannel, ClientError};
+use rustix::process::{Pid, Signal};
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 
 /// What a broker logs when clients may connect.
@@ -76,13 +79,50 @@ pub trait TestBroker: Send + 'static {
     /// A client with a channel, unless the broker has ended.
     fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError>;
 
+    /// Where it listens.
+    fn url(&self) -> String;
+
+    /// Gives it another configuration, without waiting. Nothing where it has none that can be changed.
+    fn begin_reload(&self, _configuration: &str) {}
+
+    /// Gives it another configuration. Returns whether it has taken it.
+    fn reload(&self, _configuration: &str) -> Result<bool, ClientError> {
+        Ok(false)
+    }
+
     /// Ends the broker where it stands.
     fn kill(self);
 }
 
+/// A configuration file of a broker, empty at its start.
+struct ConfigurationFile(PathBuf);
+
+impl ConfigurationFile {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("harrier-durability-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let file = ConfigurationFile(std::env::temp_dir().join(name));
+        file.write("");
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).expect("a file");
+    }
+}
+
+impl Drop for ConfigurationFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).expect("it is there");
+    }
+}
+
 pub struct StoredBroker {
     child: Child,
+    configuration: ConfigurationFile,
     lines: Receiver<String>,
+    /// Lines of its log that were read since it was ready.
+    read_log: RefCell<String>,
     /// Its log up to the line that says that it is ready.
     pub start_log: String,
     address: String,
@@ -125,11 +165,14 @@ impl StoredBroker {
         command.args(["broker", "--listen", "127.0.0.1:0", "--shards", "2", "--log-format", "json"]);
         // Small segments, so that several are filled.
         command.args(["--segment-bytes", "4MiB", "--state"]).arg(&folder.0).args(options).stderr(Stdio::piped());
+        let configuration = ConfigurationFile::new();
+        command.arg("--config").arg(&configuration.0);
         let mut child = command.spawn().expect("the program starts");
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        StoredBroker { child, lines, start_log: String::new(), address: String::new() }
+        let read_log = RefCell::default();
+        StoredBroker { child, configuration, lines, read_log, start_log: String::new(), address: String::new() }
     }
 
     /// Starts a broker. Returns its status and its log if it ends before it is ready.
@@ -221,13 +264,16 @@ impl StoredBroker {
 
     /// Tells the process to stop, if it has not by itself.
     pub fn tell_to_end(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it was not waited for");
+        self.signal(Signal::TERM);
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).expect("it was not waited for");
     }
 
     /// Waits until the process has ended. Returns its status, and what it has logged since it was ready.
     pub fn await_end(mut self) -> (ExitStatus, String) {
-        let mut log = String::new();
+        let mut log = self.read_log.take();
         loop {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => log = log + &line + "\n",
@@ -239,7 +285,39 @@ impl StoredBroker {
     }
 }
 
+/// What a broker logs when it has taken another configuration, and when it has not.
+const RELOADED: &str = "the configuration was reloaded";
+const NOT_RELOADED: [&str; 2] = ["the configuration could not be reloaded", "a change of the configuration is refused"];
+
 impl TestBroker for StoredBroker {
+    fn url(&self) -> String {
+        StoredBroker::url(self)
+    }
+
+    fn begin_reload(&self, configuration: &str) {
+        self.configuration.write(configuration);
+        self.signal(Signal::HUP);
+    }
+
+    fn reload(&self, configuration: &str) -> Result<bool, ClientError> {
+        self.begin_reload(configuration);
+        loop {
+            let line = match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => line,
+                // It has ended: a connection says why.
+                Err(RecvTimeoutError::Disconnected) => return self.try_connect().map(|_| false),
+                Err(RecvTimeoutError::Timeout) => return Err(ClientError::TimedOut { awaited: "a reload" }),
+            };
+            let mut log = self.read_log.borrow_mut();
+            log.push_str(&line);
+            log.push('\n');
+            assert!(!NOT_RELOADED.iter().any(|refusal| line.contains(refusal)), "{log}");
+            if line.contains(RELOADED) {
+                return Ok(true);
+            }
+        }
+    }
+
     fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError> {
         StoredBroker::try_connect(self)
     }

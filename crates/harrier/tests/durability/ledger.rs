@@ -1,8 +1,11 @@
 //! What a client knows about its messages, and what of them may be there after a restart.
 //!
-//! Enters: what was published, confirmed, acknowledged and deleted.  Leaves: a verdict on what a queue has.
+//! Enters: what was published, confirmed, acknowledged, committed and deleted.  Leaves: a verdict on what a queue has.
 
-use std::collections::BTreeMap;
+use super::definition_ledger::DefinitionLedger;
+use super::letter_ledger::LetterLedger;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 
 /// What is known of a message in a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +26,16 @@ pub enum MessageState {
 pub struct PublishedMessage {
     bytes: usize,
     is_persistent: bool,
+    /// Counts in queues with priorities.
+    priority: u8,
+}
+
+/// How a message is published.
+#[derive(Clone, Copy)]
+pub struct PublishedAs {
+    pub bytes: usize,
+    pub is_persistent: bool,
+    pub priority: u8,
 }
 
 /// A message as it was found.
@@ -41,10 +54,29 @@ pub struct QueueLedger {
     deletions: u64,
     /// Some message may have been handed out.
     pub was_consumed: bool,
-    /// Messages of commits without an answer: of each all are there or none.
-    commits: Vec<Vec<u64>>,
+    /// Messages with a higher priority come first.
+    pub has_priorities: bool,
     /// Messages whose acknowledgements were sent by the publisher's connection, in their order.
     acknowledged: Vec<u64>,
+}
+
+/// A message of a transaction that was not answered.
+#[derive(Clone)]
+struct CommittedMessage {
+    queue: String,
+    number: u64,
+    /// Acknowledged by it, and otherwise published.
+    is_acknowledged: bool,
+    /// Whether it was there after the restart, once its queue was looked at.
+    found: Option<bool>,
+}
+
+/// What a transaction does.
+#[derive(Default)]
+pub struct OpenTransaction {
+    pub publishes: Vec<OpenPublish>,
+    /// Queues and messages.
+    pub acknowledged: Vec<(String, u64)>,
 }
 
 /// A publish to several queues that awaits its confirm.
@@ -64,6 +96,10 @@ impl OpenPublish {
 pub struct Ledger {
     /// By their numbers.
     published: Vec<PublishedMessage>,
+    /// Commits without an answer, the part of each shard by itself: it is whole or did nothing.
+    commits: Vec<Vec<CommittedMessage>>,
+    pub letters: LetterLedger,
+    pub definitions: DefinitionLedger,
     /// Durable queues that were declared, and not deleted with an answer.
     pub queues: BTreeMap<String, QueueLedger>,
     /// Queues that must not be there after a restart.
@@ -90,9 +126,10 @@ impl Ledger {
     }
 
     /// Enters a message that is about to be published to these queues. Returns its number.
-    pub fn publish(&mut self, queues: &[String], bytes: usize, is_persistent: bool) -> OpenPublish {
+    pub fn publish(&mut self, queues: &[String], publish: PublishedAs) -> OpenPublish {
+        let PublishedAs { bytes, is_persistent, priority } = publish;
         let number = self.published.len() as u64;
-        self.published.push(PublishedMessage { bytes: bytes.max(8), is_persistent });
+        self.published.push(PublishedMessage { bytes: bytes.max(8), is_persistent, priority });
         let mut open = OpenPublish { number, queues: Vec::new() };
         for name in queues {
             let queue = self.queues.entry(name.clone()).or_default();
@@ -128,10 +165,57 @@ impl Ledger {
         }
     }
 
-    /// A commit with these messages was not answered.
-    pub fn leave_commit_open(&mut self, queue: &str, publishes: &[OpenPublish]) {
-        let numbers = publishes.iter().map(OpenPublish::number).collect();
-        self.queues.get_mut(queue).expect("it is declared").commits.push(numbers);
+    /// A commit was answered: it is whole.
+    pub fn commit(&mut self, transaction: &OpenTransaction) {
+        transaction.publishes.iter().for_each(|publish| self.confirm(publish));
+        for (queue, number) in &transaction.acknowledged {
+            self.queues.get_mut(queue).expect("it is declared").states.insert(*number, MessageState::Gone);
+        }
+    }
+
+    /// A commit was not answered. `shards`: the queues of each shard, in so far as that is known.
+    pub fn leave_commit_open(&mut self, transaction: &OpenTransaction, shards: &[&[&str]]) {
+        for (queue, number) in &transaction.acknowledged {
+            self.acknowledge(queue, *number, false);
+        }
+        let message = |queue: &String, number, is_acknowledged| CommittedMessage {
+            queue: queue.clone(),
+            number,
+            is_acknowledged,
+            found: None,
+        };
+        let published = transaction
+            .publishes
+            .iter()
+            .flat_map(|publish| publish.queues.iter().map(|(queue, _)| message(queue, publish.number, false)));
+        let acknowledged = transaction.acknowledged.iter().map(|(queue, number)| message(queue, *number, true));
+        let messages: Vec<_> = published.chain(acknowledged).collect();
+        for queues in shards {
+            let part = messages.iter().filter(|message| queues.contains(&&*message.queue)).cloned().collect();
+            self.commits.push(part);
+        }
+    }
+
+    /// Compares commits all of whose queues were looked at.
+    pub fn check_commits(&mut self) -> Result<(), String> {
+        let (known, open) = std::mem::take(&mut self.commits)
+            .into_iter()
+            .partition(|commit| commit.iter().all(|message| message.found.is_some()));
+        self.commits = open;
+        let known: Vec<Vec<CommittedMessage>> = known;
+        for commit in known {
+            let is_done = |message: &CommittedMessage| message.found != Some(message.is_acknowledged);
+            if commit.iter().any(is_done) && !commit.iter().all(is_done) {
+                let told = commit.iter().map(|message| {
+                    let CommittedMessage { queue, number, is_acknowledged, found } = message;
+                    let step = if *is_acknowledged { "acknowledged in" } else { "published to" };
+                    let there = if *found == Some(true) { "there" } else { "not there" };
+                    format!("{number}, {step} {queue}, is {there}")
+                });
+                return Err(format!("a part of a commit was done: {}", told.collect::<Vec<_>>().join("; ")));
+            }
+        }
+        Ok(())
     }
 
     /// The queue is about to be purged over the connection that publishes: as if all of it were acknowledged.
@@ -176,7 +260,7 @@ impl Ledger {
         {
             let mut queue = earlier.clone();
             queue.may_be_gone = true;
-            queue.commits.clear();
+            self.commits.retain(|commit| commit.iter().all(|message| message.queue != *name));
             for state in queue.states.values_mut().filter(|state| **state != MessageState::Gone) {
                 *state = MessageState::Acknowledged;
             }
@@ -199,16 +283,22 @@ impl Ledger {
                 };
             }
         }
+        self.letters = self.letters.since(&before.letters);
+        self.definitions = self.definitions.since(&before.definitions);
         self
     }
 
     /// Compares what a queue has after a restart with what it must and may have, and goes on from there. `was_consumed`: before
     /// these were taken.
     pub fn settle(&mut self, name: &str, found: &[FoundMessage], was_consumed: bool) -> Result<(), String> {
-        let Ledger { published, queues, .. } = self;
+        let Ledger { published, queues, commits, .. } = self;
         let queue = queues.get_mut(name).ok_or("a queue that nobody declared")?;
+        let place = |found: &FoundMessage| {
+            let priority = published.get(found.number as usize).map_or(0, |published| published.priority);
+            (Reverse(if queue.has_priorities { priority } else { 0 }), found.number)
+        };
         for pair in found.windows(2) {
-            if pair[1].number <= pair[0].number {
+            if place(&pair[1]) <= place(&pair[0]) {
                 return Err(format!("message {} comes behind message {}", pair[1].number, pair[0].number));
             }
         }
@@ -225,22 +315,19 @@ impl Ledger {
                 _ => {}
             }
         }
+        let numbers: HashSet<u64> = found.iter().map(|found| found.number).collect();
+        let is_there = |number| numbers.contains(&number);
         let missing: Vec<u64> = (queue.states.iter())
-            .filter(|(number, state)| {
-                **state == MessageState::Safe && found.binary_search_by_key(*number, |found| found.number).is_err()
-            })
+            .filter(|(number, state)| **state == MessageState::Safe && !is_there(**number))
             .map(|(number, _)| *number)
             .collect();
         if !missing.is_empty() {
             let last = found.last().map(|found| found.number);
             return Err(format!("messages {missing:?} were confirmed and are lost; the last one there is {last:?}"));
         }
-        for commit in std::mem::take(&mut queue.commits) {
-            let is_there = |number: &&u64| found.binary_search_by_key(*number, |found| found.number).is_ok();
-            let there = commit.iter().filter(is_there).count();
-            if there != 0 && there != commit.len() {
-                return Err(format!("{there} of the messages of a commit are there, and not all: {commit:?}"));
-            }
+        let of_queue = commits.iter_mut().flatten().filter(|message| message.queue == name && message.found.is_none());
+        for message in of_queue {
+            message.found = Some(is_there(message.number));
         }
         queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
         queue.states.extend(found.iter().map(|found| (found.number, MessageState::Safe)));

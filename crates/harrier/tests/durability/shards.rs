@@ -160,6 +160,7 @@ fn a_kill_while_the_number_of_shards_changes_loses_nothing() {
     let first = number_of("HARRIER_SEED", 1);
     let folder = TestStateFolder::new("shards-killed");
     let mut ledger = Ledger::default();
+    ledger.letters.moves_shards = true;
     let mut interrupted = 0;
     let kills = number_of("HARRIER_KILLS", 2 * STAGES.len() as u64);
     for (seed, stage) in (first..first + kills).zip(STAGES.into_iter().cycle()) {
@@ -168,6 +169,7 @@ fn a_kill_while_the_number_of_shards_changes_loses_nothing() {
         let logs: u64 = line(&before, "logs").parse().unwrap_or(2);
         let shards = ((logs + random.below(4)) % 5 + 1).to_string();
         if !before.is_empty() {
+            ledger.letters.start();
             let is_reached = || has_reached(&folder, stage, &before);
             interrupted += u64::from(StoredBroker::kill_when(&folder, &["--shards", &shards], is_reached));
             check_store(&folder);

@@ -1,13 +1,14 @@
 //! A broker that is killed at each change to its files, or whose changes fail.
 
 use super::broker::{StoredBroker, TestStateFolder};
+use super::definition_traffic::{DefinitionTraffic, verify_definitions};
 use super::fault_injector::{Fault, FaultyLife, TouchedCall};
 use super::ledger::Ledger;
 use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::verification::{VerificationError, verify};
 use super::{PATIENCE, check_store, number_of};
-use client::ClientError;
+use client::{ClientError, QueueOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -37,7 +38,11 @@ fn live(
 ) -> EndedLife {
     let broker = match StoredBroker::try_start_by(&life.launcher(folder), folder, &[]) {
         Ok(broker) => broker,
-        Err((status, log)) => return EndedLife { status, log, bystander: None, touched: life.touched() },
+        Err((status, log)) => {
+            // What is found at a start may leave before clients are served.
+            ledger.letters.start();
+            return EndedLife { status, log, bystander: None, touched: life.touched() };
+        }
     };
     let start_log = broker.start_log.clone();
     let bystander = broker.try_connect();
@@ -85,9 +90,9 @@ fn verify_at_the_end(folder: &TestStateFolder, ledger: &mut Ledger) {
 
 /// The changes at which a broker is killed one after the other, in one of three ways, and the writes of segments, which are
 /// most of them later. `HARRIER_KILLED_CALLS` is another number, in all three ways.
-const KILLED_CALLS: u64 = 40;
+const KILLED_CALLS: u64 = 120;
 /// Each life has so many writes of segments, and more.
-const WRITES: u64 = 40;
+const WRITES: u64 = 60;
 
 type Way = fn(u64) -> Fault;
 const CHANGES: [Way; 3] = [Fault::KillBefore, Fault::KillMiddle, Fault::KillAfter];
@@ -126,6 +131,43 @@ fn what_was_confirmed_survives_a_kill_at_each_change_to_a_file() {
 #[test]
 fn what_was_confirmed_survives_a_kill_at_each_write_of_a_segment() {
     kill_at_changes("killed-writes", SEGMENT_WRITES, |kill| 1 + kill * 7 % WRITES);
+}
+
+/// About as many as a life has that begins with a start and ends with changed configurations.
+const RELOAD_WRITES: u64 = 12;
+
+/// Users that a configuration takes away do not come back after `the configuration was reloaded`, nor do others change.
+#[test]
+fn a_configuration_that_was_reloaded_survives_a_kill_at_each_write() {
+    let folder = TestStateFolder::new("killed-reloads");
+    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(number_of("HARRIER_SEED", 1)));
+    let mut killed = 0;
+    for number in 1..=RELOAD_WRITES {
+        let Some(life) = FaultyLife::new(&folder, Fault::KillBeforeWrite(number)) else { return };
+        let Ok(broker) = StoredBroker::try_start_by(&life.launcher(&folder), &folder, &[]) else {
+            killed += 1;
+            continue;
+        };
+        let mut reload = || -> Result<(), VerificationError> {
+            verify_definitions(&broker, &mut ledger.definitions)?;
+            let (mut client, channel) = broker.try_connect()?;
+            let name = "kept.queue";
+            client.declare_queue(channel, name, &QueueOptions { durable: true, ..QueueOptions::default() })?;
+            let at = (&mut client, channel);
+            DefinitionTraffic::begin(&broker, at, &mut ledger.definitions, &mut random, (number, name))?;
+            Ok(())
+        };
+        match reload() {
+            Err(VerificationError::Broken(why)) => panic!("write {number}: {why}"),
+            Err(VerificationError::Client(error)) if life.touched().is_empty() => panic!("write {number}: {error}"),
+            Err(VerificationError::Client(_)) => killed += 1,
+            Ok(()) => broker.kill(),
+        }
+    }
+    assert!(killed * 2 >= RELOAD_WRITES, "{killed} kills");
+    let broker = StoredBroker::start(&folder, &[]);
+    verify_definitions(&broker, &mut ledger.definitions).unwrap_or_else(|why| panic!("at the end: {why}"));
+    broker.terminate();
 }
 
 /// Every how many changes one fails. `HARRIER_FAILED_CALLS=1` is each.

@@ -1,12 +1,15 @@
-//! A publisher and a consumer at work, until the broker is killed.
+//! Publishers and consumers at work, until the broker is killed.
 
 use super::broker::TestBroker;
-use super::ledger::{Ledger, OpenPublish, body};
+use super::definition_traffic::DefinitionTraffic;
+use super::ledger::{Ledger, OpenPublish, OpenTransaction, PublishedAs, body};
+use super::letter_traffic::LetterTraffic;
 use super::random::SeededRandom;
+use super::wall_clock::wall_clock_us;
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
 use std::collections::VecDeque;
 use std::time::Duration;
-use wire::{DeliveryTag, Properties, RawProperties};
+use wire::{DeliveryTag, Properties, RawProperties, Table, Value};
 
 /// The durable exchange.
 pub const EXCHANGE: &str = "orders";
@@ -17,10 +20,16 @@ const BY_PUBLISHER: &str = CONSUMED[2];
 const DECLARED_ANEW: &str = "anew";
 /// A durable queue that is purged now and then.
 const PURGED: &str = "purged";
-/// A durable queue whose messages are published in transactions.
-const COMMITTED: &str = "committed";
-/// Messages of a transaction.
-const COMMIT_MESSAGES: usize = 4;
+/// A durable queue whose messages have priorities up to this one.
+const RANKED: &str = "ranked";
+const PRIORITY_MAX: u8 = 4;
+/// Durable queues whose messages are published and acknowledged in transactions: two were declared over one connection, so that they
+/// are on one shard, and one over another connection.
+const COMMITTED: [&str; 3] = ["committed", "committed.beside", "committed.elsewhere"];
+const COMMITTED_BESIDE: [&str; 2] = [COMMITTED[0], COMMITTED[1]];
+/// Messages that a transaction publishes to each of them, and acknowledges at most.
+const COMMIT_MESSAGES: usize = 2;
+const COMMIT_ACKNOWLEDGED: usize = 2;
 /// The routing key of all consumed queues.
 const ALL: &str = "all";
 const PREFETCH: u16 = 30;
@@ -45,8 +54,10 @@ pub struct Traffic<'a> {
     publisher: Connection,
     publisher_consumes: ClientChannel,
     consumer: Connection,
-    /// Publishes in transactions.
+    /// Publishes and acknowledges in transactions.
     committer: Connection,
+    letters: LetterTraffic,
+    definitions: DefinitionTraffic,
     /// The durable queue of this round that nobody consumes from.
     round_queue: String,
     /// Most publishes without a confirm.
@@ -81,9 +92,13 @@ impl<'a> Traffic<'a> {
         ledger.delete(DECLARED_ANEW);
         publisher.client.delete_queue(channel, DECLARED_ANEW, false, false)?;
         ledger.empty(DECLARED_ANEW);
-        for name in [DECLARED_ANEW, PURGED, COMMITTED] {
+        for name in [DECLARED_ANEW, PURGED, COMMITTED[0], COMMITTED[1]] {
             declare_durable(&mut publisher, ledger, name, &[name])?;
         }
+        declare_durable(&mut consumer, ledger, COMMITTED[2], &[COMMITTED[2]])?;
+        let arguments = Table::new().with("x-max-priority", Value::U8(PRIORITY_MAX)).expect("a short name");
+        declare_with(&mut publisher, ledger, RANKED, arguments, &[RANKED])?;
+        ledger.queues.get_mut(RANKED).expect("it is declared").has_priorities = true;
         committer.client.tx_select(committer.channel)?;
         let round_queue = format!("round.{round}");
         declare_durable(&mut publisher, ledger, &round_queue, &[&round_queue])?;
@@ -105,13 +120,17 @@ impl<'a> Traffic<'a> {
         publisher.client.declare_queue(channel, &own, &exclusive)?;
         publisher.client.declare_queue(channel, &passing, &QueueOptions::default())?;
         let publisher_consumes = publisher.client.open_channel()?;
-        for name in CONSUMED {
-            ledger.queues.get_mut(name).expect("it is declared").was_consumed = true;
+        for name in CONSUMED.iter().chain(&COMMITTED).chain([&RANKED]) {
+            ledger.queues.get_mut(*name).expect("it is declared").was_consumed = true;
         }
         consume(&mut publisher.client, publisher_consumes, BY_PUBLISHER)?;
         for name in CONSUMED.into_iter().filter(|name| *name != BY_PUBLISHER) {
             consume(&mut consumer.client, consumer.channel, name)?;
         }
+        let letters = LetterTraffic::begin(broker, &mut ledger.letters)?;
+        let Connection { client, channel } = &mut publisher;
+        let names = (round, CONSUMED[0]);
+        let definitions = DefinitionTraffic::begin(broker, (client, *channel), &mut ledger.definitions, random, names)?;
         let window = 1 + random.below(200);
         Ok(Traffic {
             ledger,
@@ -120,6 +139,8 @@ impl<'a> Traffic<'a> {
             publisher_consumes,
             consumer,
             committer,
+            letters,
+            definitions,
             round_queue,
             window,
             open: VecDeque::new(),
@@ -141,6 +162,12 @@ impl<'a> Traffic<'a> {
             if self.random.one_in(50) {
                 self.commit()?;
             }
+            if self.random.one_in(4) {
+                self.letters.step(&mut self.ledger.letters, self.random)?;
+            }
+            if self.random.one_in(40) {
+                self.take_ranked()?;
+            }
             if self.random.one_in(100) {
                 self.ledger.purge(PURGED);
                 self.publisher.client.purge_queue(self.publisher.channel, PURGED)?;
@@ -160,11 +187,12 @@ impl<'a> Traffic<'a> {
 
     fn publish(&mut self) -> Result<(), ClientError> {
         let Traffic { ledger, random, publisher, round_queue, .. } = self;
-        let key = match random.below(9) {
+        let key = match random.below(11) {
             0 => ALL,
             1 => DECLARED_ANEW,
             2 => &**round_queue,
             3 => PURGED,
+            4 | 5 => RANKED,
             other => CONSUMED[other as usize % CONSUMED.len()],
         };
         let queues: Vec<String> = match key {
@@ -178,9 +206,10 @@ impl<'a> Traffic<'a> {
             _ => random.below(300) as usize,
         };
         let is_persistent = !random.one_in(10);
-        let open = ledger.publish(&queues, bytes, is_persistent);
-        let properties =
-            Properties { delivery_mode: Some(if is_persistent { 2 } else { 1 }), ..Properties::default() }.to_bytes();
+        let priority = random.below(u64::from(PRIORITY_MAX) + 1) as u8;
+        let open = ledger.publish(&queues, PublishedAs { bytes, is_persistent, priority });
+        let delivery_mode = Some(if is_persistent { 2 } else { 1 });
+        let properties = Properties { delivery_mode, priority: Some(priority), ..Properties::default() }.to_bytes();
         let to = Publish { mandatory: true, properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, key) };
         let body = body(open.number(), bytes);
         let tag = publisher.client.publish(publisher.channel, &to, &body)?;
@@ -189,51 +218,81 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Publishes messages in a transaction.
-    fn fill_transaction(&mut self) -> Result<Vec<OpenPublish>, ClientError> {
+    /// Takes a message with a priority, which is acknowledged or goes back to its place.
+    fn take_ranked(&mut self) -> Result<(), ClientError> {
+        let Connection { client, channel } = &mut self.publisher;
+        let Some(message) = client.get(*channel, RANKED, false)? else { return Ok(()) };
+        let number = self.ledger.number_of(message.body()).expect("what was published");
+        if self.random.one_in(3) {
+            client.nack(*channel, message.delivery_tag, false, true)
+        } else {
+            self.ledger.acknowledge(RANKED, number, true);
+            client.ack(*channel, message.delivery_tag, false)
+        }
+    }
+
+    /// Publishes and acknowledges messages in a transaction.
+    fn fill_transaction(&mut self) -> Result<OpenTransaction, ClientError> {
         let Connection { client, channel } = &mut self.committer;
         let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
-        let to = Publish { properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, COMMITTED) };
-        let mut publishes = Vec::with_capacity(COMMIT_MESSAGES);
-        for _ in 0..COMMIT_MESSAGES {
-            let bytes = 8 + self.random.below(3) as usize * 40_000;
-            let publish = self.ledger.publish(&[COMMITTED.to_owned()], bytes, true);
-            client.publish(*channel, &to, &body(publish.number(), bytes))?;
-            publishes.push(publish);
+        let mut transaction = OpenTransaction::default();
+        for queue in COMMITTED {
+            for _ in 0..COMMIT_ACKNOWLEDGED {
+                let Some(message) = client.get(*channel, queue, false)? else { break };
+                let number = self.ledger.number_of(message.body()).expect("what was published");
+                transaction.acknowledged.push((queue.to_owned(), number));
+                client.ack(*channel, message.delivery_tag, false)?;
+            }
+            let to = Publish { properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, queue) };
+            for _ in 0..COMMIT_MESSAGES {
+                let bytes = 8 + self.random.below(3) as usize * 40_000;
+                let publish = PublishedAs { bytes, is_persistent: true, priority: 0 };
+                let publish = self.ledger.publish(&[queue.to_owned()], publish);
+                client.publish(*channel, &to, &body(publish.number(), bytes))?;
+                transaction.publishes.push(publish);
+            }
         }
         client.flush()?;
-        Ok(publishes)
+        Ok(transaction)
+    }
+
+    /// Enters a transaction whose commit was answered, or was not.
+    fn end_transaction(&mut self, transaction: &OpenTransaction, is_answered: bool) {
+        if is_answered {
+            self.ledger.commit(transaction);
+        } else if self.ledger.letters.moves_shards {
+            self.ledger.leave_commit_open(transaction, &[&COMMITTED[..1], &COMMITTED[1..2], &COMMITTED[2..]]);
+        } else {
+            self.ledger.leave_commit_open(transaction, &[&COMMITTED_BESIDE, &COMMITTED[2..]]);
+        }
     }
 
     fn commit(&mut self) -> Result<(), ClientError> {
-        let publishes = self.fill_transaction()?;
+        let transaction = self.fill_transaction()?;
         let answer = self.committer.client.tx_commit(self.committer.channel);
-        if answer.is_ok() {
-            publishes.iter().for_each(|publish| self.ledger.confirm(publish));
-        } else {
-            self.ledger.leave_commit_open(COMMITTED, &publishes);
-        }
+        self.end_transaction(&transaction, answer.is_ok());
         answer
     }
 
-    /// Kills the broker while it has a commit to answer.
+    /// Kills the broker while it has a commit to answer, letters and definitions are under way.
     pub fn kill_at_a_commit(&mut self, broker: impl TestBroker) {
-        let publishes = self.fill_transaction().expect("a broker that runs");
+        let transaction = self.fill_transaction().expect("a broker that runs");
+        self.letters.leave_under_way(&mut self.ledger.letters, self.random).expect("a broker that runs");
+        if self.random.one_in(2) {
+            self.definitions.leave_under_way(&broker, &mut self.ledger.definitions);
+        }
         let killer = std::thread::spawn(|| broker.kill());
         let is_answered = self.committer.client.tx_commit(self.committer.channel).is_ok();
         killer.join().expect("it is killed");
-        if is_answered {
-            publishes.iter().for_each(|publish| self.ledger.confirm(publish));
-        } else {
-            self.ledger.leave_commit_open(COMMITTED, &publishes);
-        }
+        self.ledger.letters.ended_us = Some(wall_clock_us());
+        self.end_transaction(&transaction, is_answered);
     }
 
     /// Commits once more, which must fail. Says how.
     pub fn fail_at_a_commit(&mut self) -> String {
-        let publishes = self.fill_transaction().expect("a broker that runs");
+        let transaction = self.fill_transaction().expect("a broker that runs");
         let error = self.committer.client.tx_commit(self.committer.channel).expect_err("the disk has errors");
-        self.ledger.leave_commit_open(COMMITTED, &publishes);
+        self.end_transaction(&transaction, false);
         error.to_string()
     }
 
@@ -276,7 +335,7 @@ impl<'a> Traffic<'a> {
         let refused = self.publisher.client.wait_confirms(self.publisher.channel, 0)?;
         assert_eq!(refused, 0, "nothing is refused");
         self.note_confirms();
-        Ok(())
+        self.letters.finish(&mut self.ledger.letters)
     }
 
     /// The broker was killed: what it had confirmed before counts. Says what there was.
@@ -288,20 +347,32 @@ impl<'a> Traffic<'a> {
         let refused = self.publisher.client.take_refused(self.publisher.channel).unwrap_or_default();
         assert!(refused.is_empty(), "nothing is refused: {refused:?}");
         assert_eq!(self.publisher.client.returned_count(), 0, "each key is bound");
-        let Traffic { published, confirms, acknowledged, window, .. } = self;
-        format!("{published} published within {window}, {confirms} confirmed, {acknowledged} acknowledged")
+        let Traffic { ledger, letters, published, confirms, acknowledged, window, .. } = self;
+        letters.end(&mut ledger.letters);
+        let told = ledger.letters.describe();
+        format!("{published} published within {window}, {confirms} confirmed, {acknowledged} acknowledged, {told}")
     }
 }
 
 /// Declares a durable queue with its bindings.
 fn declare_durable(
-    publisher: &mut Connection,
+    connection: &mut Connection,
     ledger: &mut Ledger,
     name: &str,
     keys: &[&str],
 ) -> Result<(), ClientError> {
-    let Connection { client, channel } = publisher;
-    let durable = QueueOptions { durable: true, ..QueueOptions::default() };
+    declare_with(connection, ledger, name, Table::new(), keys)
+}
+
+fn declare_with(
+    connection: &mut Connection,
+    ledger: &mut Ledger,
+    name: &str,
+    arguments: Table,
+    keys: &[&str],
+) -> Result<(), ClientError> {
+    let Connection { client, channel } = connection;
+    let durable = QueueOptions { durable: true, arguments, ..QueueOptions::default() };
     ledger.declare(name);
     client.declare_queue(*channel, name, &durable)?;
     ledger.declared(name);

@@ -1,7 +1,9 @@
 //! Looks at a broker that was started again.
 
 use super::broker::TestBroker;
+use super::definition_traffic::verify_definitions;
 use super::ledger::{FoundMessage, Ledger};
+use super::letter_verification::verify_letters;
 use super::random::SeededRandom;
 use super::traffic::EXCHANGE;
 use client::{Client, ClientError, ExchangeOptions, QueueOptions};
@@ -33,7 +35,7 @@ impl std::fmt::Display for VerificationError {
 }
 
 /// Whether a passive declaration found nothing.
-fn is_missing<T>(declared: &Result<T, ClientError>) -> bool {
+pub fn is_missing<T>(declared: &Result<T, ClientError>) -> bool {
     matches!(declared, Err(ClientError::ChannelClosed { code: NOT_FOUND, .. }))
 }
 
@@ -44,6 +46,8 @@ pub fn verify(
     ledger: &mut Ledger,
     random: &mut SeededRandom,
 ) -> Result<(), VerificationError> {
+    // It may end before its letters are looked at.
+    ledger.letters.start();
     let (mut client, channel) = broker.try_connect()?;
     if ledger.queues.values().any(|queue| !queue.may_be_gone) {
         let passive = ExchangeOptions { passive: true, ..ExchangeOptions::default() };
@@ -58,6 +62,9 @@ pub fn verify(
         verify_queue(&mut client, ledger, random, &name)?;
     }
     client.close()?;
+    ledger.check_commits().map_err(VerificationError::Broken)?;
+    verify_letters(broker, &mut ledger.letters, random)?;
+    verify_definitions(broker, &mut ledger.definitions)?;
     while let Some(name) = ledger.passing_queues.last() {
         let (mut client, channel) = broker.try_connect()?;
         let passive = QueueOptions { passive: true, ..QueueOptions::default() };

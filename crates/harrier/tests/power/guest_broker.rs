@@ -164,8 +164,12 @@ impl GuestBroker {
 }
 
 impl TestBroker for GuestBroker {
+    fn url(&self) -> String {
+        format!("amqp://127.0.0.1:{}/%2F", self.port)
+    }
+
     fn try_connect(&self) -> Result<(Client, ClientChannel), ClientError> {
-        let mut client = Client::connect(&format!("amqp://127.0.0.1:{}/%2F", self.port))?;
+        let mut client = Client::connect(&self.url())?;
         let channel = client.open_channel()?;
         Ok((client, channel))
     }

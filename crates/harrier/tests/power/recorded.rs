@@ -9,7 +9,7 @@ use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::verification::verify;
 use super::write_log::WriteLog;
-use super::{EXT4, disk_folder, has_guests, number_of, torn_bytes, verify_copy};
+use super::{EXT4, disk_folder, guest_ledger, has_guests, number_of, torn_bytes, verify_copy};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl MarkedLedgers {
 /// Records brokers at work, each of which is killed.
 fn record(disk: &Arc<MappedDisk>, seed: u64) -> MarkedLedgers {
     let mut ledgers = MarkedLedgers::default();
-    let mut ledger = Ledger::default();
+    let mut ledger = guest_ledger();
     let mut random = SeededRandom::new(seed);
     let mut broker = GuestBroker::start(disk);
     for (round, next_shards) in (0..).zip(SHARDS.into_iter().map(Some).skip(1).chain([None])) {
@@ -90,7 +90,7 @@ fn replay(
         })
         .collect();
     cuts.sort_unstable();
-    let nothing = Ledger::default();
+    let nothing = guest_ledger();
     let (mut replayed, mut wrong) = (0, Vec::new());
     for (cut, between, seed) in cuts {
         (replayed..cut).for_each(|entry| log.replay(entry, disk));
