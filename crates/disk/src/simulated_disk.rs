@@ -105,6 +105,12 @@ impl SimulatedDisk {
         self.pending.iter().map(|pending| pending.due_us).filter(|&due_us| due_us > now_us).min()
     }
 
+    /// Requests under way that somebody waits for: all but the reads of a scrub.
+    pub fn awaited(&self) -> usize {
+        let is_awaited = |request: &Request| !matches!(request, Request::Read { is_direct: true, .. });
+        self.pending.iter().filter(|pending| is_awaited(&pending.request)).count()
+    }
+
     /// The segments of a log that have footers, in their order.
     pub fn footers(&self, log: LogId) -> Vec<SegmentNumber> {
         self.footers.keys().filter(|segment| segment.log == log).map(|segment| segment.number).collect()

@@ -7,7 +7,9 @@ use disk::{Disk, DiskFaults, SimulatedDisk};
 use link::sim::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::limits::BLOCK_BYTES;
-use store::{AlignedBuffer, Block, Completion, DiskError, LogId, Request, SegmentId, SegmentNumber, SegmentReader};
+use store::{
+    AlignedBuffer, Block, Completion, DiskError, LogId, Request, ScrubOptions, SegmentId, SegmentNumber, SegmentReader,
+};
 
 /// How a broker ends without being asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +59,8 @@ pub struct DiskOptions {
     pub definitions: DiskFaults,
     /// Free bytes of a disk below which publishers are held back.
     pub free_limit: u64,
+    /// How what was written is read to find damage, if it is.
+    pub scrub: Option<ScrubOptions>,
 }
 
 /// What happens to the disks of a broker between two of its lives.
@@ -219,9 +223,9 @@ impl BrokerDisks {
         disks.filter_map(|disk| disk.lock().disk.due_after(now_us)).min()
     }
 
-    /// Whether a request is under way.
+    /// Whether a request is under way that somebody waits for: a scrub never ends.
     pub fn has_requests(&self) -> bool {
-        self.all().chain(&self.spills).any(|disk| disk.under_way() > 0)
+        self.all().chain(&self.spills).any(|disk| disk.peek(|disk| disk.awaited() > 0))
     }
 
     fn disk(&self, at: usize) -> &SharedDisk {

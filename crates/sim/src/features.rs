@@ -16,6 +16,7 @@ mod durable_settings;
 mod exchange_requests;
 mod expected_routing;
 mod feature_settings;
+mod live_damage;
 mod model_endings;
 mod queue_arguments;
 mod requests;
@@ -40,6 +41,7 @@ use client_events::EventHandler;
 use crashes::EndReason;
 use delivery_checks::Suspicions;
 use disk_troubles::DiskTroubles;
+use live_damage::LiveDamage;
 use rest_checks::RestChecker;
 use shadow_model::ShadowModel;
 
@@ -52,6 +54,8 @@ pub struct FeatureWorkload {
     /// The model's time and the digest at the last quiet round.
     progress: (ModelTime, u64),
     troubles: DiskTroubles,
+    /// What was damaged in this life of the broker, and what its scrub has said.
+    live_damage: LiveDamage,
     /// Why the broker closes all connections.
     ending: Option<EndReason>,
 }
@@ -67,6 +71,7 @@ impl FeatureWorkload {
             steps_left: features.steps,
             progress: (0, 0),
             troubles: DiskTroubles::default(),
+            live_damage: LiveDamage::default(),
             ending: None,
         }
     }
@@ -91,6 +96,7 @@ impl Workload for FeatureWorkload {
 
     fn act(&mut self, world: &mut SimulatedWorld, _step: u32) {
         self.draw_disk_troubles(world);
+        self.draw_live_damage(world);
         if !self.may_crash(world) {
             self.turn(world).act_all();
         }
@@ -108,6 +114,7 @@ impl Workload for FeatureWorkload {
 
     fn check_step(&mut self, world: &mut SimulatedWorld) {
         self.make_room_in_time(world);
+        self.check_damage_lines(world);
         self.check_disk_failure(world);
         self.check_closed_queues(world);
     }
@@ -146,6 +153,7 @@ impl Workload for FeatureWorkload {
         if let Some(violation) = checker.violation() {
             world.trace.fail(violation);
         }
+        self.check_scrubbed(world);
         self.suspicions.disorder.clear();
         self.suspicions.unexplained_flags.clear();
     }

@@ -28,6 +28,7 @@ mod broker_limits;
 mod broker_links;
 mod client_connection;
 mod commands;
+mod error_lines;
 mod faults;
 mod features;
 mod federation;
@@ -67,6 +68,7 @@ use world::SimulatedWorld;
 /// A program whose allocator is [`slab::Heap`] counts what brokers allocate: that must match what they account for, and be freed
 /// at the end. Without it nothing is counted.
 pub fn run(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<SeedFailure>> {
+    error_lines::begin();
     let (outcome, left) = left_by(|| run_world(mode, seed, traced));
     let tally = outcome?;
     if left > 0 {
@@ -85,6 +87,8 @@ fn run_world(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<SeedFailu
             world.run(&mut FederationWorkload::new(&settings, federation.clone()));
         }
     }
+    // What nobody has looked at is not kept either.
+    error_lines::take();
     let tally = world.tally;
     match world.trace.into_parts() {
         (None, _) => Ok(tally),

@@ -7,8 +7,8 @@
 use broker::limits::BATCH_BYTES;
 use shard::limits::MAILBOX_BATCHES;
 use store::limits::{
-    FETCH_PIECES_MAX, FETCH_READ_BYTES, GROUP_BYTES_MAX, MESSAGE_SPARE_SEGMENTS, RECYCLABLE_SEGMENTS_MAX,
-    RETIRED_SEGMENTS_MAX,
+    FETCH_PIECES_MAX, FETCH_READ_BYTES, FRAME_BYTES_MAX, GROUP_BYTES_MAX, MESSAGE_SPARE_SEGMENTS,
+    RECYCLABLE_SEGMENTS_MAX, RETIRED_SEGMENTS_MAX, SCRUB_READ_BYTES,
 };
 
 /// Bytes of the heap that a shard at rest holds beside its definitions and lists of messages: connections, channels, consumers,
@@ -18,7 +18,11 @@ pub const SHARD_HEAP_BYTES_MAX: usize = 256 << 10;
 pub const SHARD_HEAP_BYTES_LEFT_MAX: usize = 64 << 10;
 /// What each of the logs of a shard with a store has beside: groups that are filled, written and kept for later, and pieces of
 /// it that were read and are kept.
-pub const LOG_HEAP_BYTES_MAX: usize = 4 * GROUP_BYTES_MAX + (FETCH_PIECES_MAX + 1) * FETCH_READ_BYTES;
+pub const LOG_HEAP_BYTES_MAX: usize =
+    4 * GROUP_BYTES_MAX + (FETCH_PIECES_MAX + 1) * FETCH_READ_BYTES + SCRUB_BUFFER_BYTES_MAX;
+/// What a scrub reads into.
+const SCRUB_BUFFER_BYTES_MAX: usize =
+    if SCRUB_READ_BYTES > FRAME_BYTES_MAX { SCRUB_READ_BYTES } else { FRAME_BYTES_MAX };
 /// Segments of a log of messages of which nothing is alive: the one that is written, those made ahead, one that is given back
 /// when another one begins, and one that the next one is made of; and as many again as a life may have left which must stay
 /// until a header says where the log begins.

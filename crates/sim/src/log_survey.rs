@@ -4,14 +4,38 @@
 //!
 //! The disk that was not damaged is the witness: what its log has, and the log as it is has not, is lost.
 
+use crate::broker_disks::{BrokerDisks, SharedDisk};
 use crate::store_recovery::store_tag;
 use disk::SimulatedDisk;
+use shard::JOURNAL_LOG;
 use std::collections::{BTreeMap, BTreeSet};
 use store::limits::BLOCK_BYTES;
 use store::{
     AlignedBuffer, Block, Damage, Frame, FrameHeader, FrameQueue, FrameSequence, LogEnd, LogId, OnDamage, QueueUid,
-    Record, RecordVisitor, ScanResult, SegmentHeader, SegmentId, SegmentReader, StoredMessage, scan,
+    Record, RecordVisitor, ScanResult, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoredMessage, scan,
 };
+
+/// The number of a log on one of the disks, and the log of definitions on the last one.
+pub fn log_of(disks: &BrokerDisks, at: usize) -> LogId {
+    if at < disks.messages.len() { LogId(at as u32) } else { JOURNAL_LOG }
+}
+
+/// Compares the log of a disk with what that should be.
+///
+/// # Errors
+/// Not even without damage it can be read.
+pub fn survey(disks: &BrokerDisks, at: usize, disk: &SharedDisk) -> Result<LogSurvey, String> {
+    let options = disks.options();
+    let faults = if at < disks.messages.len() { options.messages } else { options.definitions };
+    disk.survey(log_of(disks, at), faults.misdirected_write > 0)
+}
+
+impl SharedDisk {
+    /// Compares its log with what that should be. The comparison is not the disk's memory.
+    fn survey(&self, log: LogId, is_astray: bool) -> Result<LogSurvey, String> {
+        self.peek(|disk| LogSurvey::of(disk, log, is_astray))
+    }
+}
 
 /// Frames by their indexes, the last one included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,6 +225,8 @@ pub struct LogSurvey {
     proven: BTreeSet<usize>,
     /// Frames that a start does not find.
     lost: BTreeSet<usize>,
+    /// The segments of the undamaged log, in their order.
+    segments: Vec<SegmentNumber>,
     /// The first block of a segment is damaged: where the log begins may not be known.
     has_lost_header: bool,
     /// The last frame is damaged, and nothing says how it ended: a log that went on behind it would not fit what a backup has.
@@ -229,6 +255,7 @@ impl LogSurvey {
             hit: BTreeSet::new(),
             proven: BTreeSet::new(),
             lost,
+            segments: kept.end.segments.iter().map(|start| start.number).collect(),
             has_lost_header,
             has_lost_end: false,
             is_astray,
@@ -240,6 +267,34 @@ impl LogSurvey {
     /// The frames of the undamaged log.
     pub fn frames(&self) -> &[SurveyedFrame] {
         &self.log.frames
+    }
+
+    /// Where a frame is that is damaged, and the last of all those in a row of its segment that are, from this one on.
+    pub fn damaged_from(&self, first: FrameSequence) -> Option<(SegmentId, Block, FrameSequence)> {
+        let at = self.log.frames.iter().position(|frame| frame.header.sequence == first)?;
+        let SurveyedFrame { segment, block, .. } = self.log.frames[at];
+        let damaged = (at..).take_while(|at| {
+            self.hit.contains(at) && self.log.frames.get(*at).is_some_and(|frame| frame.segment == segment)
+        });
+        Some((segment, block, self.log.frames[damaged.last()?].header.sequence))
+    }
+
+    /// Whether a frame is damaged, or a start does not find it.
+    pub fn is_lost(&self, sequence: FrameSequence) -> bool {
+        let at = self.log.frames.iter().position(|frame| frame.header.sequence == sequence);
+        at.is_some_and(|at| self.lost.contains(&at) || self.hit.contains(&at))
+    }
+
+    /// Frames that are damaged, or that a start does not find.
+    pub fn lost_frames(&self) -> impl Iterator<Item = FrameSequence> {
+        self.lost.union(&self.hit).map(|&at| self.log.frames[at].header.sequence)
+    }
+
+    /// The frames that cannot be read in the last so many segments.
+    pub fn damaged_in_last(&self, segments: usize) -> impl Iterator<Item = &SurveyedFrame> {
+        let first = self.segments.len().checked_sub(segments).map(|at| self.segments[at..].first().copied());
+        let frames = self.hit.iter().map(|&at| &self.log.frames[at]);
+        frames.filter(move |frame| first.is_some_and(|first| first.is_some_and(|first| frame.segment.number >= first)))
     }
 
     fn find_proof(&mut self, disk: &mut SimulatedDisk, kept: &ScanResult) {

@@ -3,32 +3,13 @@
 //! A start is refused if and only if the damage says so. Then either a backup is restored, or the broker starts without what is
 //! missing, and names that.
 
-use crate::broker_disks::{BrokerDisks, RestartPlan, SharedDisk};
-use crate::log_survey::{LogSurvey, LostRecords};
+use crate::broker_disks::{BrokerDisks, RestartPlan};
+use crate::log_survey::{LogSurvey, LostRecords, log_of, survey};
 use crate::world::SimulatedWorld;
 use disk::SimulatedDisk;
 use link::sim::SplitMix64;
-use shard::JOURNAL_LOG;
 use store::limits::BLOCK_BYTES;
 use store::{Block, Damage, LogId, OnDamage};
-
-/// The number of a log on one of the disks, and the log of definitions on the last one.
-fn log_of(disks: &BrokerDisks, at: usize) -> LogId {
-    if at < disks.messages.len() { LogId(at as u32) } else { JOURNAL_LOG }
-}
-
-fn survey(disks: &BrokerDisks, at: usize, disk: &SharedDisk) -> Result<LogSurvey, String> {
-    let options = disks.options();
-    let faults = if at < disks.messages.len() { options.messages } else { options.definitions };
-    disk.survey(log_of(disks, at), faults.misdirected_write > 0)
-}
-
-impl SharedDisk {
-    /// Compares its log with what that should be. The comparison is not the disk's memory.
-    fn survey(&self, log: LogId, is_astray: bool) -> Result<LogSurvey, String> {
-        self.peek(|disk| LogSurvey::of(disk, log, is_astray))
-    }
-}
 
 /// Damages a place of a disk. Most hit a frame of its log.
 fn damage_disk(disk: &mut SimulatedDisk, survey: &LogSurvey, log: LogId, chance: &mut SplitMix64) -> Option<String> {

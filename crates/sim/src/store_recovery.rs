@@ -52,12 +52,16 @@ pub fn attach<'a>(
         damage.push(store.damage.clone());
         let mut messages = MessageStore::new(store, Box::new(disk.clone()), options);
         messages.begin_uids(recovered.journal.first_new_uid());
+        let scrub = disks.options().scrub;
+        scrub.into_iter().for_each(|scrub| messages.set_scrub(scrub));
         let spill = spill.clone();
         messages.set_spill(Box::new(move || Ok(Box::new(spill.clone()))));
         shard.set_store(messages);
         if number == 0 {
             let definitions = Box::new(disks.definitions.clone());
-            shard.set_journal(DefinitionJournal::new(&recovered.journal, definitions));
+            let mut journal = DefinitionJournal::new(&recovered.journal, definitions);
+            scrub.into_iter().for_each(|scrub| journal.set_scrub(scrub));
+            shard.set_journal(journal);
         }
     }
     Ok(damage)

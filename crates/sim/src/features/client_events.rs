@@ -159,7 +159,10 @@ impl EventHandler<'_> {
         if let Some((_, what)) = suspicion {
             self.world.trace.fail(what);
         }
+        let is_commit = pending.request == ClientRequest::Commit;
+        let committed = if is_commit { settles.clone() } else { Vec::new() };
         self.prove(plains, settles, false);
+        self.model.store_committed(&committed);
     }
 
     /// The broker has received these publishes and settlements. `by_name`: it has confirmed these very messages.

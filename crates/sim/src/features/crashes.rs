@@ -2,9 +2,11 @@
 //! have, and all clients are gone.
 
 use super::durable_settings::DurableSettings;
+use super::live_damage::LiveDamage;
 use super::survival::InterruptedCommit;
 use super::{FeatureWorkload, ModelTime};
 use crate::broker_disks::CrashKind;
+use crate::error_lines;
 use crate::limits::{ENDING_ROUNDS_MAX, LEAVING_ROUNDS_MAX};
 use crate::simulated_client::{ClientChannel, ClientRequest, ConnectionState, SimulatedClient};
 use crate::world::SimulatedWorld;
@@ -188,12 +190,16 @@ impl FeatureWorkload {
         drop(clients);
         world.crash_broker(0, kind);
         self.troubles.forget_failure();
+        self.check_damage_lines(world);
+        self.live_damage = LiveDamage::default();
         let plan = durable.draw_restart(&mut world.chance);
         if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {
             self.make_room(world);
             world.reshard_broker(0, reshard);
         }
         let lost = world.restart_broker(0, plan);
+        // A start in spite of damage says more than a scrub would.
+        error_lines::take();
         if !lost.is_empty() {
             world.tally.lost += self.model.lose(&lost, &world.brokers[0]);
         }
@@ -204,8 +210,8 @@ impl FeatureWorkload {
 fn interrupted_commit(channel: &ClientChannel) -> Option<InterruptedCommit> {
     let pending = channel.pending.as_ref()?;
     let acknowledged = channel.unproven_settlements.iter().filter(|(.., rejected)| !rejected);
-    (pending.request == ClientRequest::Commit).then(|| InterruptedCommit {
-        publishes: channel.committing.clone(),
-        acknowledged: acknowledged.map(|&(queue, message, _)| (queue, message)).collect(),
+    (pending.request == ClientRequest::Commit).then(|| {
+        let acknowledged = acknowledged.map(|&(queue, message, _)| (queue, message)).collect();
+        InterruptedCommit::new(channel.committing.clone(), acknowledged)
     })
 }

@@ -101,6 +101,7 @@ impl FeatureWorkload {
     /// The rest of the run has disks that keep what they are given. What they had not kept is not read any more.
     pub fn mend_disks(&mut self, world: &mut SimulatedWorld) {
         self.end_disk_troubles(world);
+        self.note_damage(world);
         disks(world).iter().for_each(BrokerDisks::mend);
     }
 }

@@ -234,6 +234,7 @@ impl FeatureWorkload {
             self.model.queues.iter().enumerate().flat_map(|(at, queue)| queue.owed.iter().map(move |&id| (at, id)));
         let missing: Vec<_> = owed.filter(|&(at, id)| must_deliver(at, id)).collect();
         let mut alternatives = self.model.pending_alternatives();
+        alternatives.extend(self.model.undecided_commits());
         alternatives.retain(|both| both.iter().all(|&(at, id)| must_deliver(at, id)));
         let mut is_missing = |(at, id): (usize, u64)| !is_excused(world, &mut self.model, at, id);
         let lost = missing.into_iter().find(|&one| is_missing(one));

@@ -22,6 +22,8 @@ pub enum DurableFocus {
     FullDisks,
     /// Groups have several frames, and power cuts tear them.
     TornGroups,
+    /// Messages are returned again and again, and the store is written anew for another number of shards.
+    Reshardings,
 }
 
 /// Fewest steps of such a run: the moment does not come at once.
@@ -44,7 +46,7 @@ const DROPS: [Feature; 12] = [
 ];
 
 impl DurableFocus {
-    /// The focus of a seed: five of twelve have one.
+    /// The focus of a seed: six of twelve have one.
     pub fn of(seed: u64) -> Self {
         match seed % 12 {
             1 => DurableFocus::Commits,
@@ -52,6 +54,7 @@ impl DurableFocus {
             5 => DurableFocus::DeadLetters,
             8 => DurableFocus::FullDisks,
             10 => DurableFocus::TornGroups,
+            11 => DurableFocus::Reshardings,
             _ => DurableFocus::None,
         }
     }
@@ -121,6 +124,20 @@ impl DurableFocus {
                 (durable.large_permille, durable.crash_permille) = (300, 25);
                 durable.power_cut_permille = 1_000;
             }
+            DurableFocus::Reshardings => {
+                switches.set_part(Feature::DeliveryLimit, 900);
+                switches.set_part(Feature::Requeue, 900);
+                switches.set_requests(&[
+                    (RequestChoice::Declare, 15),
+                    (RequestChoice::Consume, 20),
+                    (RequestChoice::Prefetch, 5),
+                    (RequestChoice::Get, 10),
+                ]);
+                // Some messages are returned once or twice, and stay.
+                (features.publish_permille, features.settle_permille) = (250, 200);
+                (durable.rest_crash_permille, durable.crash_permille) = (1_000, 8);
+                durable.reshard_permille = 1_000;
+            }
         }
     }
 }
@@ -134,6 +151,7 @@ impl Display for DurableFocus {
             DurableFocus::DeadLetters => "dead letters",
             DurableFocus::FullDisks => "full disks",
             DurableFocus::TornGroups => "torn groups",
+            DurableFocus::Reshardings => "other numbers of shards",
         })
     }
 }
@@ -145,7 +163,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn five_of_twelve_seeds_have_a_focus_and_every_one_is_drawn() {
+    fn half_of_the_seeds_have_a_focus_and_every_one_is_drawn() {
         let mut counts = BTreeMap::new();
         for seed in 0..240 {
             let settings = Settings::of(Mode::Durable, seed);
@@ -154,7 +172,7 @@ mod tests {
             assert!(durable.focus != DurableFocus::Commits || (settings.shards == [1] && durable.crash_permille == 0));
             *counts.entry(durable.focus.to_string()).or_insert(0) += 1;
         }
-        assert_eq!(counts.remove("none"), Some(140));
-        assert!(counts.len() == 5 && counts.values().all(|&count| count == 20), "{counts:?}");
+        assert_eq!(counts.remove("none"), Some(120));
+        assert!(counts.len() == 6 && counts.values().all(|&count| count == 20), "{counts:?}");
     }
 }

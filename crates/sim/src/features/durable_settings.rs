@@ -7,10 +7,13 @@ use crate::reshard_plan::ReshardPlan;
 use disk::DiskFaults;
 use link::sim::SplitMix64;
 use std::fmt::{self, Display, Formatter};
+use store::ScrubOptions;
 use store::limits::SEGMENT_BYTES_MIN;
 
 /// Most microseconds for which the broker is down: some messages expire meanwhile.
 const DOWN_US_MAX: u64 = 50_000;
+/// Bytes that a scrub reads in a second: so many that it goes round a few segments between two rests.
+const SCRUB_BYTES_PER_S: u64 = 256 << 20;
 /// Most places of the disks that are damaged at once.
 const DAMAGES_MAX: u64 = 3;
 
@@ -55,6 +58,10 @@ pub struct DurableSettings {
     pub reshard_permille: u32,
     /// Of a thousand publishes, how many have tens of kilobytes; of those in a commit, how many if that is more.
     pub large_permille: u32,
+    /// Milliseconds from one scrub of the logs to the next; none if zero.
+    pub scrub_ms: u32,
+    /// In how many of a thousand steps something is damaged that was written.
+    pub flip_permille: u32,
     /// What the run has much of.
     pub focus: DurableFocus,
 }
@@ -65,6 +72,7 @@ impl DurableSettings {
         let mut chance = SplitMix64::new(seed ^ 0xD15C);
         // A run with every fault a little has few in which one meets much else.
         let has_faults = !seed.is_multiple_of(3);
+        let mut scrub_chance = SplitMix64::new(seed ^ 0x5C20B);
         let mut one_of = |values: [u32; 4]| values[chance.below(4) as usize];
         let settings = DurableSettings {
             definition_permille: one_of([500, 800, 800, 1_000]),
@@ -81,10 +89,14 @@ impl DurableSettings {
             message_lag_us: one_of([0, 0, 0, 10_000]),
             ..DurableSettings::default()
         };
+        let scrub_ms = scrub_chance.below(4) as u32 * 400 % 1_200;
+        let flip_permille = [0, 5, 20][scrub_chance.below(3) as usize];
+        let settings = DurableSettings { scrub_ms, ..settings };
         if !has_faults {
             return settings;
         }
         DurableSettings {
+            flip_permille: if scrub_ms > 0 { flip_permille } else { 0 },
             error_permille: one_of([0, 0, 2, 6]),
             full_permille: one_of([0, 0, 4, 12]),
             damage_permille: one_of([0, 0, 200, 500]),
@@ -98,7 +110,7 @@ impl DurableSettings {
     /// The disks keep what they are given.
     pub fn without_troubles(&mut self) {
         (self.error_permille, self.full_permille, self.damage_permille, self.unreadable_permille) = (0, 0, 0, 0);
-        (self.lost_once_in, self.astray_once_in) = (0, 0);
+        (self.lost_once_in, self.astray_once_in, self.flip_permille) = (0, 0, 0);
     }
 
     /// How the disks are while they have power. Half of the runs in which they become full say so before they are.
@@ -112,6 +124,10 @@ impl DurableSettings {
                 ..good
             },
             definitions: DiskFaults { lag_us_max: self.journal_lag_us, ..good },
+            scrub: (self.scrub_ms > 0).then_some(ScrubOptions {
+                bytes_per_s: SCRUB_BYTES_PER_S,
+                interval_us: u64::from(self.scrub_ms) * 1_000,
+            }),
             free_limit: if self.full_permille.is_multiple_of(12) { 0 } else { SEGMENT_BYTES_MIN },
         }
     }
@@ -151,7 +167,9 @@ impl Display for DurableSettings {
         )?;
         let DurableSettings { early_permille, journal_lag_us, stop_permille, error_permille, full_permille, .. } = self;
         let DurableSettings { damage_permille, unreadable_permille, lost_once_in, astray_once_in, .. } = self;
-        let DurableSettings { reshard_permille, large_permille, focus, message_lag_us, .. } = self;
+        let DurableSettings {
+            reshard_permille, large_permille, focus, message_lag_us, scrub_ms, flip_permille, ..
+        } = self;
         write!(
             f,
             "publishes to queues that are being declared: {early_permille}, definitions up to {journal_lag_us} us late, \
@@ -159,7 +177,7 @@ impl Display for DurableSettings {
              stops: {stop_permille} of ends; disks: failures {error_permille} of steps, full {full_permille}; before starts: \
              damaged {damage_permille}, unreadable {unreadable_permille}; a write in {lost_once_in} is lost, one in \
              {astray_once_in} goes astray; another number of shards: {reshard_permille}; large messages: {large_permille}; \
-             focus: {focus}"
+             a scrub every {scrub_ms} ms, damage meanwhile {flip_permille} of steps; focus: {focus}"
         )
     }
 }
@@ -184,6 +202,8 @@ mod tests {
             count(&|one| one.full_permille > 0),
             count(&|one| one.damage_permille > 0),
             count(&|one| one.reshard_permille > 0),
+            count(&|one| one.scrub_ms > 0),
+            count(&|one| one.flip_permille > 0),
         ] {
             assert!((25..150).contains(&part), "{part}");
         }
@@ -203,6 +223,7 @@ mod tests {
         let drawn = (0..300).map(DurableSettings::draw);
         let sound = drawn.filter(|one| {
             one.error_permille + one.full_permille + one.damage_permille + one.lost_once_in + one.astray_once_in == 0
+                && one.flip_permille == 0
         });
         assert!((100..180).contains(&sound.count()));
     }

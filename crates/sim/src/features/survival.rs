@@ -65,10 +65,19 @@ impl QueueSurvival {
 }
 
 /// A commit that was under way on the only shard when the broker crashed: all of it is durable, or nothing.
+#[derive(Clone, Default)]
 pub struct InterruptedCommit {
     pub publishes: Vec<u64>,
     /// The queue and the message of each acknowledgement.
     pub acknowledged: Vec<(usize, u64)>,
+    /// Of these, messages that had been promised: they are owed, unless the commit is whole.
+    promised: Vec<(usize, u64)>,
+}
+
+impl InterruptedCommit {
+    pub fn new(publishes: Vec<u64>, acknowledged: Vec<(usize, u64)>) -> Self {
+        InterruptedCommit { publishes, acknowledged, promised: Vec::new() }
+    }
 }
 
 impl ShadowQueue {
@@ -121,6 +130,16 @@ impl ShadowModel {
         if known.owed.contains(&copy) && self.is_promised(queue, copy) { Survival::There } else { Survival::Possible }
     }
 
+    /// Whether a message survives a crash in a queue that has not settled it.
+    fn is_kept(&self, queue: usize, copy: u64) -> bool {
+        let message = &self.messages[&number_of(copy)];
+        self.is_original(copy)
+            && self.queues[queue].is_stored()
+            && message.persistent
+            && !self.queues[queue].survival.is_purged(copy)
+            && self.is_promised(queue, copy)
+    }
+
     /// Whether the broker has said that a message is durable, or was at rest with it.
     fn is_promised(&self, queue: usize, copy: u64) -> bool {
         if !self.is_original(copy) {
@@ -164,10 +183,25 @@ impl ShadowModel {
         self.store_at_rest();
     }
 
+    /// A commit with these settlements is answered: it is durable as a whole. The end of a message whose dead letter goes to another
+    /// queue counts when that has it, on whatever shard.
+    pub fn store_committed(&mut self, settles: &[(usize, u64, bool)]) {
+        for &(queue, message, rejected) in settles {
+            let known = &mut self.queues[queue];
+            if !rejected || known.traits.dead.is_none() {
+                known.deliveries.entry(message).or_default().stored.is_settled = true;
+            }
+        }
+    }
+
     /// The broker has crashed, after all channels have ended: what it had not stored is gone. `commits`: those that were under
     /// way.
-    pub fn crash(&mut self, commits: Vec<InterruptedCommit>) {
+    pub fn crash(&mut self, mut commits: Vec<InterruptedCommit>) {
         let now = self.tick();
+        for commit in &mut commits {
+            let acknowledged = commit.acknowledged.iter().copied();
+            commit.promised = acknowledged.filter(|&(queue, id)| self.is_kept(queue, id)).collect();
+        }
         self.crashed = now;
         // Nothing is routed any more that was sent before.
         for message in self.messages.values_mut().filter(|message| message.outcome != PublishOutcome::Safe) {
@@ -291,9 +325,15 @@ impl ShadowModel {
         };
         let commit = self.commits.remove(at);
         if !is_published(&commit) {
-            // It was not executed: nobody receives what it published.
+            // It was not executed: nobody receives what it published, and what it acknowledged is still there.
             for id in &commit.publishes {
                 self.messages.get_mut(id).into_iter().for_each(|message| message.outcome = PublishOutcome::Never);
+            }
+            for (queue, id) in commit.promised {
+                let known = &mut self.queues[queue];
+                if !known.survival.returned.contains(&id) {
+                    known.owed.insert(id);
+                }
             }
             return Ok(());
         }
@@ -308,16 +348,37 @@ impl ShadowModel {
             (delivery.settled, delivery.stored.is_settled) = (SettlementProgress::Proven, true);
         }
         for id in commit.publishes {
-            let message = &self.messages[&id];
-            let queues = if message.persistent { self.routes(message, crashed, true) } else { BTreeSet::new() };
-            for queue in queues {
-                let known = &mut self.queues[queue];
-                if known.is_stored() && !known.traits.refuses && !known.deliveries.contains_key(&id) {
-                    known.owed.insert(id);
-                }
+            for queue in self.surely_published(id, crashed) {
+                self.queues[queue].owed.insert(id);
             }
         }
         Ok(())
+    }
+
+    /// The queues that a message of a whole commit must be in.
+    fn surely_published(&self, id: u64, crashed: ModelTime) -> Vec<usize> {
+        let message = &self.messages[&id];
+        let queues = if message.persistent { self.routes(message, crashed, true) } else { BTreeSet::new() };
+        let is_owed = |queue: &usize| {
+            let known = &self.queues[*queue];
+            known.is_stored() && !known.traits.refuses && !known.deliveries.contains_key(&id)
+        };
+        queues.into_iter().filter(is_owed).collect()
+    }
+
+    /// Of each commit that may have been whole or not executed, something that must come in either case: a message that it published
+    /// and one that it acknowledged, with their queues. Neither has come.
+    pub fn undecided_commits(&self) -> Vec<[(usize, u64); 2]> {
+        let mut pairs = Vec::new();
+        for commit in &self.commits {
+            let published = commit
+                .publishes
+                .iter()
+                .flat_map(|&id| self.surely_published(id, self.crashed).into_iter().map(move |queue| (queue, id)));
+            let published: Vec<_> = published.collect();
+            pairs.extend(published.iter().flat_map(|&one| commit.promised.iter().map(move |&other| [one, other])));
+        }
+        pairs
     }
 }
 

@@ -156,7 +156,7 @@ fn durable_definitions_stay_and_a_binding_is_as_durable_as_its_ends() {
 
 #[test]
 fn a_commit_that_crashed_is_whole_or_nothing() {
-    let commit = || InterruptedCommit { publishes: vec![1, 2], acknowledged: vec![(0, 3)] };
+    let commit = || InterruptedCommit::new(vec![1, 2], vec![(0, 3)]);
     let crashed = || {
         let (mut model, [durable, _]) = model();
         for id in [1, 2] {
@@ -174,6 +174,38 @@ fn a_commit_that_crashed_is_whole_or_nothing() {
     assert_eq!(model.check_survival(queue, 3), Ok(()));
     assert_eq!([1, 2].map(|id| model.messages[&id].outcome), [PublishOutcome::Never; 2]);
     assert_eq!(model.survival(queue, 1), Survival::Gone);
+}
+
+#[test]
+fn of_a_commit_that_crashed_something_must_come_and_all_that_it_acknowledged_if_it_was_not_executed() {
+    let (mut model, [durable, _]) = model();
+    for id in [3, 4] {
+        model.confirm(id, true).expect("it is routed");
+        model.queues[durable].owed.remove(&id);
+    }
+    model.messages.get_mut(&1).expect("it exists").outcome = PublishOutcome::Unknown;
+    model.crash(vec![InterruptedCommit::new(vec![1], vec![(durable, 3), (durable, 4), (durable, 5)])]);
+    // Of message 5 nothing is promised.
+    assert_eq!(model.undecided_commits(), [3, 4].map(|id| [(durable, 1), (durable, id)]));
+    assert_eq!(model.check_survival(durable, 3), Ok(()));
+    assert!(model.queues[durable].owed.iter().eq(&[4]) && model.undecided_commits().is_empty());
+}
+
+#[test]
+fn what_an_answered_commit_acknowledged_is_gone_and_a_rejection_counts_where_there_are_no_dead_letters() {
+    for has_dead_letters in [false, true] {
+        let (mut model, [durable, transient]) = model();
+        model.queues[durable].traits.dead = has_dead_letters.then_some(transient);
+        for id in [1, 2] {
+            model.confirm(id, true).expect("it is routed");
+            model.queues[durable].owed.remove(&id);
+            model.queues[durable].deliveries.entry(id).or_default().settled = SettlementProgress::Proven;
+        }
+        model.store_committed(&[(durable, 1, false), (durable, 2, true)]);
+        model.crash(Vec::new());
+        let settled = [1, 2].map(|id| model.queues[durable].deliveries[&id].settled == SettlementProgress::Proven);
+        assert_eq!(settled, [true, !has_dead_letters]);
+    }
 }
 
 #[test]

@@ -1,0 +1,187 @@
+//! Damage of what was written, while the broker runs, and what its scrub says of it: exactly what was damaged, as far as it has
+//! read, and never anything else.
+
+use super::FeatureWorkload;
+use crate::broker_disks::BrokerDisks;
+use crate::error_lines::{self, ErrorLine};
+use crate::log_survey::{LogSurvey, survey};
+use crate::world::SimulatedWorld;
+use std::collections::{BTreeMap, BTreeSet};
+use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
+use store::{Block, Damage, FrameSequence};
+
+/// What the scrub of a log of messages calls damage, and that of the journal of definitions.
+const SCRUB_LINES: [&str; 2] = ["a part of the store is damaged", "the journal of definitions is damaged"];
+/// What any log says of a read that fails.
+const UNREADABLE: &str = "the disk cannot read a part of";
+/// A frame is damaged early in a pass that has gone by its place: the one after that reads it.
+const PASSES_UNTIL_READ: u64 = 2;
+
+/// What is known of damage in this life of the broker.
+#[derive(Default)]
+pub struct LiveDamage {
+    /// The disk and the frame of each place that was damaged, and how many passes had ended then.
+    flips: BTreeMap<(usize, FrameSequence), u64>,
+    /// The disk and each frame that was named.
+    named: BTreeSet<(usize, FrameSequence)>,
+    /// What was damaged when the disks were mended: a pass may have read some of it before.
+    mended: BTreeSet<(usize, FrameSequence)>,
+    /// A read has failed, as it was to: the rest of a segment counts as damaged.
+    is_unreadable: bool,
+}
+
+/// How often a log has been scrubbed, and how many segments it has.
+fn scrubs(world: &SimulatedWorld, disk: usize) -> Option<(u64, u64)> {
+    let shards = &world.brokers[0].shards;
+    let metrics = match shards.get(disk) {
+        Some(node) => node.shard.store_metrics()?.messages,
+        None => shards.first()?.shard.store_metrics()?.journal?,
+    };
+    Some((metrics.log.scrubs_done, metrics.log.segments_in_use))
+}
+
+/// The disk that a line of a scrub is about, if it is one.
+fn disk_of(line: &ErrorLine, disks: &BrokerDisks) -> Option<usize> {
+    match SCRUB_LINES.iter().position(|message| line.message == *message)? {
+        // The journal is on the last one, and its log has the number of the first shard's.
+        1 => Some(disks.count() - 1),
+        _ => numbers(&line.damage).get(1).map(|&log| log as usize),
+    }
+}
+
+/// The numbers in a text, in their order.
+fn numbers(text: &str) -> Vec<u64> {
+    text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
+}
+
+/// What a scrub must say of the damage that it names, if all of it is true.
+fn expected(survey: &LogSurvey, named: &[u64]) -> Option<Damage> {
+    let &[_, _, _, first, last] = named else { return None };
+    let (segment, block, damaged_to) = survey.damaged_from(FrameSequence(first))?;
+    let next = FrameSequence(last.min(damaged_to.0) + 1);
+    Some(Damage { segment, block, first: FrameSequence(first), next })
+}
+
+impl FeatureWorkload {
+    /// A frame that was written may be damaged.
+    pub fn draw_live_damage(&mut self, world: &mut SimulatedWorld) {
+        let Some(durable) = self.settings.durable.filter(|durable| durable.flip_permille > 0) else { return };
+        let Some(disks) = world.brokers[0].disks.clone() else { return };
+        if !world.chance.permille(durable.flip_permille) {
+            return;
+        }
+        let at = world.chance.below(disks.count() as u64) as usize;
+        let Some(disk) = disks.all().nth(at) else { return };
+        // Where a log cannot be read in spite of everything, the next start says so.
+        let Ok(survey) = survey(&disks, at, disk) else { return };
+        let frames = survey.frames();
+        let Some(frame) = frames.get(world.chance.below(frames.len().max(1) as u64) as usize) else { return };
+        let Some((passes, _)) = scrubs(world, at) else { return };
+        let bytes = FRAME_HEADER_BYTES as u64 + u64::from(frame.header.bytes);
+        let byte = world.chance.below(bytes) as usize;
+        let (block, bit) = (Block(frame.block.0 + (byte / BLOCK_BYTES) as u32), byte % BLOCK_BYTES * 8);
+        disk.with(|disk| disk.flip_bit(frame.segment, block, bit));
+        let sequence = frame.header.sequence;
+        // Damaged once more, a bit may be as it was: what counts is what the next pass reads.
+        self.live_damage.flips.insert((at, sequence), passes);
+        world.tally.flips += 1;
+        world
+            .trace
+            .note(|| format!("disk {at}: frame {} is damaged at block {} of {}", sequence.0, block.0, frame.segment));
+    }
+
+    /// The disks are about to be mended.
+    pub fn note_damage(&mut self, world: &SimulatedWorld) {
+        let Some(disks) = world.brokers[0].disks.as_ref() else { return };
+        for (at, disk) in disks.all().enumerate().filter(|(_, disk)| disk.peek(|disk| !disk.damage().is_empty())) {
+            let Ok(survey) = survey(disks, at, disk) else { continue };
+            self.live_damage.mended.extend(survey.lost_frames().map(|frame| (at, frame)));
+        }
+        self.live_damage.flips.clear();
+    }
+
+    /// Whether writes of a disk may lie elsewhere.
+    fn has_astray_writes(&self, at: usize, disks: &BrokerDisks) -> bool {
+        at + 1 < disks.count() && disks.options().messages.misdirected_write > 0
+    }
+
+    /// What the broker has said of damage is true.
+    pub fn check_damage_lines(&mut self, world: &mut SimulatedWorld) {
+        if self.settings.durable.is_none() {
+            return;
+        }
+        for line in error_lines::take() {
+            let Some(disks) = world.brokers[0].disks.clone() else { return };
+            world.trace.note(|| format!("the broker says: {line}"));
+            if line.message.starts_with(UNREADABLE) {
+                self.live_damage.is_unreadable = true;
+                if !self.troubles.may_fail(&disks) {
+                    return world.trace.fail(format!("no disk has failed, and the broker says: {line}"));
+                }
+            }
+            let Some(at) = disk_of(&line, &disks) else { continue };
+            let Some(disk) = disks.all().nth(at) else { return };
+            let named = numbers(&line.damage);
+            if self.live_damage.is_unreadable {
+                continue;
+            }
+            let Ok(survey) = survey(&disks, at, disk) else { continue };
+            let expected = expected(&survey, &named);
+            let is_true = match self.has_astray_writes(at, &disks) {
+                // What lies elsewhere may be found before what should be there.
+                true => named.len() == 5 && (named[3]..=named[4]).all(|frame| survey.is_lost(FrameSequence(frame))),
+                false => expected.map(|damage| damage.to_string()).as_deref() == Some(&*line.damage),
+            };
+            let was_true = || {
+                let mut frames = named.iter().copied().skip(3).take(1).flat_map(|first| first..=named[4]);
+                frames.all(|frame| self.live_damage.mended.contains(&(at, FrameSequence(frame))))
+            };
+            if !is_true && (self.live_damage.mended.is_empty() || !was_true()) {
+                return world.trace.fail(format!("disk {at}: the scrub says {}, and {expected:?} is", line.damage));
+            }
+            world.tally.scrub_reports += 1;
+            world.tally.journal_reports += u64::from(at + 1 == disks.count());
+            let frames = named[3]..=named[4];
+            self.live_damage.named.extend(frames.map(|frame| (at, FrameSequence(frame))));
+        }
+    }
+
+    /// At rest: what was damaged long ago, and is a part of a log, is known.
+    pub fn check_scrubbed(&mut self, world: &mut SimulatedWorld) {
+        let Some(disks) = world.brokers[0].disks.clone() else { return };
+        for at in 0..disks.count() {
+            let Some((passes, segments)) = scrubs(world, at) else { return };
+            // A frame may be read where another copy of it lies, and behind what cannot be read nothing is looked at.
+            if self.has_astray_writes(at, &disks) || self.live_damage.is_unreadable {
+                continue;
+            }
+            let flips = self.live_damage.flips.range((at, FrameSequence(0))..=(at, FrameSequence(u64::MAX)));
+            let due = flips.filter(|&(place, &since)| {
+                since + PASSES_UNTIL_READ <= passes && !self.live_damage.named.contains(place)
+            });
+            let due: BTreeSet<FrameSequence> = due.map(|(&(_, frame), _)| frame).collect();
+            let Some(disk) = disks.all().nth(at).filter(|_| !due.is_empty()) else { continue };
+            let Ok(survey) = survey(&disks, at, disk) else { continue };
+            let mut damaged = survey.damaged_in_last(segments as usize);
+            if let Some(frame) = damaged.find(|frame| due.contains(&frame.header.sequence)) {
+                let (frame, segment) = (frame.header.sequence.0, frame.segment);
+                world
+                    .trace
+                    .fail(format!("disk {at}: frame {frame} of {segment} is damaged, and the scrub does not say so"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers;
+    use store::{Block, Damage, FrameSequence, LogId, SegmentId, SegmentNumber};
+
+    #[test]
+    fn what_a_scrub_says_has_the_segment_the_log_the_block_and_the_frames() {
+        let segment = SegmentId { log: LogId(2), number: SegmentNumber(31) };
+        let damage = Damage { segment, block: Block(7), first: FrameSequence(40), next: FrameSequence(44) };
+        assert_eq!(numbers(&damage.to_string()), [31, 2, 7, 40, 43]);
+    }
+}
