@@ -45,9 +45,9 @@ impl Visit for ErrorLine {
 }
 
 /// Keeps the lines of every thread.
-struct LineKeeper;
+struct LineCollector;
 
-impl Subscriber for LineKeeper {
+impl Subscriber for LineCollector {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.enabled(metadata) { Interest::always() } else { Interest::never() }
     }
@@ -85,9 +85,9 @@ impl Subscriber for LineKeeper {
 
 /// Lines are kept from now on, and none is there yet of this thread.
 pub fn begin() {
-    static KEEPER: Once = Once::new();
+    static COLLECTOR: Once = Once::new();
     // In a program that has a subscriber of its own nothing would be kept, and every damage would seem to be passed over.
-    KEEPER.call_once(|| tracing::subscriber::set_global_default(LineKeeper).expect("nobody else reads the log"));
+    COLLECTOR.call_once(|| tracing::subscriber::set_global_default(LineCollector).expect("nobody else reads the log"));
     take();
 }
 

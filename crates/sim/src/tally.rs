@@ -75,6 +75,8 @@ pub struct Tally {
     pub flips: u64,
     /// Damage that its scrub has named.
     pub scrub_reports: u64,
+    /// Of these, damage of the journal of definitions.
+    pub journal_reports: u64,
     /// Starts that were refused because of the disks.
     pub refused_starts: u64,
     /// Starts without what was missing.
@@ -108,7 +110,7 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes clean_stops disk_failures full_disks damages flips scrub_reports refused_starts lossy_starts reshardings moved
+            forced stops reroutes crashes clean_stops disk_failures full_disks damages flips scrub_reports journal_reports refused_starts lossy_starts reshardings moved
             runs_moving lost recovered ticks
         }
     }
@@ -141,12 +143,13 @@ impl Display for Tally {
             write!(
                 f,
                 "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk, {} deliveries of what was \
-                 published before; {full_disks} disks full, {damages} places damaged, {} while it ran, {} found by the scrub, {refused_starts} starts refused, \
+                 published before; {full_disks} disks full, {damages} places damaged, {} while it ran, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
                  {lossy_starts} without {} messages that were damaged, {} with another number of shards; {} messages moved, \
                  in {} runs; ",
                 self.recovered,
                 self.flips,
                 self.scrub_reports,
+                self.journal_reports,
                 self.lost,
                 self.reshardings,
                 self.moved,

@@ -140,6 +140,7 @@ impl FeatureWorkload {
                 return world.trace.fail(format!("disk {at}: the scrub says {}, and {expected:?} is", line.damage));
             }
             world.tally.scrub_reports += 1;
+            world.tally.journal_reports += u64::from(at + 1 == disks.count());
             let frames = named[3]..=named[4];
             self.live_damage.named.extend(frames.map(|frame| (at, FrameSequence(frame))));
         }
@@ -150,6 +151,10 @@ impl FeatureWorkload {
         let Some(disks) = world.brokers[0].disks.clone() else { return };
         for at in 0..disks.count() {
             let Some((passes, segments)) = scrubs(world, at) else { return };
+            // A frame may be read where another copy of it lies, and behind what cannot be read nothing is looked at.
+            if self.has_astray_writes(at, &disks) || self.live_damage.is_unreadable {
+                continue;
+            }
             let flips = self.live_damage.flips.range((at, FrameSequence(0))..=(at, FrameSequence(u64::MAX)));
             let due = flips.filter(|&(place, &since)| {
                 since + PASSES_UNTIL_READ <= passes && !self.live_damage.named.contains(place)
