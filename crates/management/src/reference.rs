@@ -52,7 +52,11 @@ pub fn reference() -> String {
         let written = write!(page, "\n## {heading}\n| method | path | tag | vhost | |\n|---|---|---|---|---|\n");
         written.expect("text can be written");
         for route in *routes {
-            let scope = if route.scope == RouteScope::Vhost { "yes" } else { "" };
+            let scope = match route.scope {
+                RouteScope::Vhost => "yes",
+                RouteScope::VisibleVhost => "yes, or monitoring",
+                RouteScope::Anywhere => "",
+            };
             let (method, tag) = (route.method.name(), route.tag.name());
             let row = writeln!(page, "| {method} | `{}` | {tag} | {scope} | {} |", route.pattern, route.does);
             row.expect("text can be written");

@@ -75,6 +75,8 @@ impl RequiredTag {
 pub enum RouteScope {
     /// The user must have some permission in `{vhost}`; administrators need none.
     Vhost,
+    /// The same, but `monitoring` needs none either: it sees every virtual host and every connection.
+    VisibleVhost,
     /// The path names no virtual host, or the tag alone decides.
     Anywhere,
 }

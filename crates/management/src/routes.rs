@@ -6,7 +6,7 @@ use crate::route::Handler;
 use crate::route::HttpMethod::{Delete, Get, Post, Put};
 use crate::route::RequiredTag::{Administrator, Any, Monitoring, Open, Owner, Policymaker};
 use crate::route::Route;
-use crate::route::RouteScope::{Anywhere, Vhost};
+use crate::route::RouteScope::{Anywhere, Vhost, VisibleVhost};
 
 /// `method "pattern" tag scope handler: "what it does";`, under headings.
 macro_rules! routes {
@@ -80,8 +80,8 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Delete "/api/parameters/{component}/{vhost}/{name}" Policymaker Vhost ParameterClear: "Clears a parameter.";
         Get "/api/global-parameters" Policymaker Anywhere GlobalParameters: "All global parameters.";
         Get "/api/global-parameters/{name}" Policymaker Anywhere GlobalParameter: "One global parameter.";
-        Put "/api/global-parameters/{name}" Administrator Anywhere GlobalParameterSet: "Sets a global parameter.";
-        Delete "/api/global-parameters/{name}" Administrator Anywhere GlobalParameterClear:
+        Put "/api/global-parameters/{name}" Policymaker Anywhere GlobalParameterSet: "Sets a global parameter.";
+        Delete "/api/global-parameters/{name}" Policymaker Anywhere GlobalParameterClear:
             "Clears a global parameter.";
         Get "/api/policies" Any Anywhere Policies: "All policies.";
         Get "/api/policies/{vhost}" Any Vhost Policies: "The policies of a virtual host.";
@@ -116,8 +116,8 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
             "Closes the connections of a user.";
         Get "/api/connections/{name}/channels" Owner Anywhere ChannelsOfConnection: "The channels of a connection.";
         Get "/api/connections/{name}/sessions" Owner Anywhere ConnectionSessions: "Sessions of AMQP 1.0: none.";
-        Get "/api/vhosts/{vhost}/connections" Owner Vhost Connections: "The connections of a virtual host.";
-        Get "/api/vhosts/{vhost}/channels" Owner Vhost Channels: "The channels of a virtual host.";
+        Get "/api/vhosts/{vhost}/connections" Owner VisibleVhost Connections: "The connections of a virtual host.";
+        Get "/api/vhosts/{vhost}/channels" Owner VisibleVhost Channels: "The channels of a virtual host.";
         Get "/api/channels" Owner Anywhere Channels: "All open channels.";
         Get "/api/channels/{name}" Owner Anywhere Channel: "One channel.";
         Get "/api/consumers" Any Anywhere Consumers: "All consumers.";
@@ -155,7 +155,7 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
     }
     "Virtual hosts" {
         Get "/api/vhosts" Any Anywhere Vhosts: "All virtual hosts.";
-        Get "/api/vhosts/{vhost}" Any Vhost Vhost: "One virtual host.";
+        Get "/api/vhosts/{vhost}" Any VisibleVhost Vhost: "One virtual host.";
         Put "/api/vhosts/{vhost}" Administrator Anywhere VhostCreate:
             "Creates a virtual host, in which its creator has all permissions.";
         Delete "/api/vhosts/{vhost}" Administrator Anywhere VhostDelete:
