@@ -362,7 +362,7 @@ impl EntryReader<'_> {
         let algorithm = self.optional_text("hashing_algorithm")?;
         match algorithm.as_deref() {
             _ if hash.is_empty() => Ok(Password::Never),
-            Some("rabbit_password_hashing_sha256" | "argon2") => {
+            Some("rabbit_password_hashing_sha256" | "argon2" | "harrier_argon2") => {
                 Password::hashed(&hash).map_err(|why| self.fault("password_hash", why))
             }
             None if hash.starts_with('$') => Password::hashed(&hash).map_err(|why| self.fault("password_hash", why)),
