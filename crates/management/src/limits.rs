@@ -26,6 +26,12 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time that a client has between two pieces of a body.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The time for which a client may take no byte of an answer.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often the source is given a moment to take in what has come.
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The time in which the broker carries out what it is asked to do; after that the answer is 503.
 pub const ACTION_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -110,6 +116,7 @@ pub struct ServerLimits {
     pub body_bytes_max: usize,
     pub head_timeout: Duration,
     pub body_timeout: Duration,
+    pub write_timeout: Duration,
     pub action_timeout: Duration,
 }
 
@@ -120,6 +127,7 @@ impl Default for ServerLimits {
             body_bytes_max: BODY_BYTES_MAX,
             head_timeout: HEAD_TIMEOUT,
             body_timeout: BODY_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
             action_timeout: ACTION_TIMEOUT,
         }
     }
