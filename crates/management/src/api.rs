@@ -162,6 +162,9 @@ impl Api {
         body: &[u8],
     ) -> Result<ApiReply, ApiError> {
         let RoutedRequest { matched, query, content_type, reason } = request;
+        if request.needs_login() && viewer.is_none() {
+            return Err(ApiError::login_failed());
+        }
         let reader = Reader { source, matched, query, viewer, key: &self.key };
         if let Some(answer) = reader.read() {
             return answer.map(ApiReply::Now);

@@ -28,6 +28,7 @@ mod list_request;
 mod live;
 mod live_views;
 mod login_checks;
+mod masked_uris;
 mod metric_families;
 mod metric_writer;
 mod metrics_request;

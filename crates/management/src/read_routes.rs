@@ -10,6 +10,7 @@ use crate::json_object::{JsonObject, texts};
 use crate::list_request::ListRequest;
 use crate::live::{LiveChannel, LiveConnection, LiveConsumer};
 use crate::live_views;
+use crate::masked_uris::masked;
 use crate::metrics_request;
 use crate::query::{Columns, Query};
 use crate::queue_view::{QueueDetail, queue};
@@ -396,7 +397,11 @@ impl Reader<'_> {
         let kept = self.source.kept().section("parameters").iter();
         let kept =
             kept.filter(|entry| is_seen(entry) && ["component", "vhost", "name"].iter().all(|key| is(entry, key)));
-        kept.cloned().map(Row::Ready).collect()
+        let shown = kept.cloned().map(|entry| match self.viewer.is_some_and(|viewer| viewer.tags.administrator) {
+            true => entry,
+            false => masked(entry),
+        });
+        shown.map(Row::Ready).collect()
     }
 
     fn global_parameters(&self) -> Vec<Row> {

@@ -26,7 +26,8 @@ const DEFINITIONS: &str = r#"{
 "parameters":[
  {"vhost":"/","component":"operator_policy","name":"op","value":{"pattern":"","definition":{"expires":60000000}}},
  {"vhost":"v 1","component":"vhost-limits","name":"limits","value":{"max-queues":7}},
- {"vhost":"/","component":"federation-upstream","name":"up","value":{"uri":"amqp://h"}}],
+ {"vhost":"/","component":"federation-upstream","name":"up","value":{"uri":"amqp://h"}},
+ {"vhost":"v 1","component":"federation-upstream","name":"up","value":{"uri":"amqp://u:s3cret@h"}}],
 "global_parameters":[{"name":"g","value":{"a":1}}],
 "exchanges":[{"name":"x","vhost":"/","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{}}],
 "queues":[
