@@ -182,7 +182,8 @@ impl Api {
                 let file = Box::new(definitions_file::read(body, content_type.as_deref(), name)?);
                 ActionKind::Import { file, vhost }
             }
-            _ => {
+            handler => {
+                check_closes(source, handler, matched, viewer)?;
                 let body = RequestBody::parse(body)?;
                 ActionKind::Route { matched: matched.clone(), query: query.clone(), body, reason: reason.clone() }
             }
@@ -190,6 +191,22 @@ impl Api {
         let (reply, outcome) = ActionReply::channel();
         source.act(Action { user: viewer.user, user_name: viewer.name.clone(), kind }, reply);
         Ok(ApiReply::Later(outcome))
+    }
+}
+
+/// Whether a user may close what a route closes: its own connections, or as an administrator any.
+fn check_closes(source: &dyn Source, handler: Handler, matched: &RouteMatch, viewer: &Viewer) -> Result<(), ApiError> {
+    let owner = match handler {
+        Handler::ConnectionClose => {
+            let mut connections = source.connections().iter();
+            &*connections.find(|of| of.name == matched.at("name")).ok_or_else(ApiError::not_found)?.user
+        }
+        Handler::ConnectionsOfUserClose => matched.at("user"),
+        _ => return Ok(()),
+    };
+    match viewer.tags.closes_others() || *viewer.name == *owner {
+        true => Ok(()),
+        false => Err(ApiError::not_authorised("the connection is another user's")),
     }
 }
 

@@ -296,6 +296,26 @@ fn actions_go_to_the_source_and_small_ones_are_answered_here() {
 }
 
 #[test]
+fn connections_of_others_are_closed_by_administrators_alone() {
+    let server = TestServer::usual();
+    let (own, other) = ("127.0.0.1%3A5000%20-%3E%20127.0.0.1%3A5672", "127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672");
+    // 503 is what a source without a broker says of an action that has come to it.
+    for (user, name, status) in [
+        ("guest", own, 503),
+        ("manager", own, 503),
+        ("manager", other, 401),
+        ("monitor", own, 401),
+        ("guest", "none", 404),
+        ("guest", "username/manager", 503),
+        ("manager", "username/manager", 503),
+        ("manager", "username/guest", 401),
+    ] {
+        let answer = server.connect().request("DELETE", &format!("/api/connections/{name}"), &[&basic(user)], b"");
+        assert_eq!(answer.status, status, "{user} {name}: {}", answer.text());
+    }
+}
+
+#[test]
 fn a_long_list_comes_in_pieces_that_fit_together() {
     const QUEUES: usize = 5_000;
     let server = TestServer::start(Default::default(), Default::default(), || {
