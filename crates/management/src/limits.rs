@@ -101,7 +101,7 @@ pub const CREDENTIALS_BYTES_MAX: usize = 8 << 10;
 /// Messages that one request gets from a queue.
 pub const MESSAGES_GOT_MAX: usize = 10_000;
 
-/// Bytes of metrics that are made at a time.
+/// Bytes of metrics that are made at a time, but for a family of all connections or channels.
 pub const METRICS_PIECE_BYTES: usize = 64 << 10;
 
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX && PATTERN_BYTES_MAX < TARGET_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! Metrics on their way out: families one after the other, each with its objects, in pieces of bounded size.
+//! Metrics on their way out: families one after the other, those of queues in pieces of bounded size.
 //!
 //! Enters: which families and virtual hosts.  Leaves: text, each piece when the one before it has gone.
 
@@ -152,21 +152,16 @@ impl MetricsStream {
                 true
             }
             MetricSource::Queue(value) => self.write_queues(out, source, &name, value),
+            // Places in these lists hold until the source is refreshed: the family is written at once.
             MetricSource::Connection(value) => {
-                let (connections, vhosts) = (source.connections(), &self.vhosts);
-                write_objects(out, &mut self.object, connections, |out, of| {
-                    if vhosts.is_empty() || vhosts.contains(&of.vhost) {
-                        write_sample(out, &name, &[("connection", &of.name)], value(of));
-                    }
-                })
+                let connections = source.connections().iter().filter(|of| self.is_wanted(&of.vhost));
+                connections.for_each(|of| write_sample(out, &name, &[("connection", &of.name)], value(of)));
+                true
             }
             MetricSource::Channel(value) => {
-                let (channels, vhosts) = (source.channels(), &self.vhosts);
-                write_objects(out, &mut self.object, channels, |out, of| {
-                    if vhosts.is_empty() || vhosts.contains(&of.vhost) {
-                        write_sample(out, &name, &[("channel", &of.name())], value(of));
-                    }
-                })
+                let channels = source.channels().iter().filter(|of| self.is_wanted(&of.vhost));
+                channels.for_each(|of| write_sample(out, &name, &[("channel", &of.name())], value(of)));
+                true
             }
         }
     }
@@ -184,23 +179,23 @@ impl MetricsStream {
             let is_wanted = |vhost| vhosts.is_empty() || vhosts.iter().any(|name| *name == *catalog.vhost_name(vhost));
             catalog.queues().filter(|(_, queue)| is_wanted(queue.vhost)).map(|(id, _)| id).collect()
         });
-        write_objects(out, &mut self.object, queues, |out, id| {
-            let Some(queue) = catalog.queue_definition(*id) else { return };
-            let labels = [("vhost", catalog.vhost_name(queue.vhost)), ("queue", &queue.name)];
-            write_sample(out, name, &labels, value(&source.queue_counts(*id)));
-        })
+        // At least one is written, so that the head is not written again.
+        while let Some(id) = queues.get(self.object) {
+            self.object += 1;
+            if let Some(queue) = catalog.queue_definition(*id) {
+                let labels = [("vhost", catalog.vhost_name(queue.vhost)), ("queue", &queue.name)];
+                write_sample(out, name, &labels, value(&source.queue_counts(*id)));
+            }
+            if out.len() >= METRICS_PIECE_BYTES {
+                break;
+            }
+        }
+        self.object == queues.len()
     }
-}
 
-/// Writes objects from a place on until a piece is full. Returns whether all are written.
-fn write_objects<T>(out: &mut Vec<u8>, at: &mut usize, objects: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> bool {
-    while out.len() < METRICS_PIECE_BYTES
-        && let Some(object) = objects.get(*at)
-    {
-        write(out, object);
-        *at += 1;
+    fn is_wanted(&self, vhost: &str) -> bool {
+        self.vhosts.is_empty() || self.vhosts.iter().any(|wanted| wanted == vhost)
     }
-    *at >= objects.len()
 }
 
 /// What all queues come to: the broker's own numbers, so that it costs the same however many there are.

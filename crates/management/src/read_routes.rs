@@ -416,8 +416,9 @@ impl Reader<'_> {
     }
 
     fn connections(&self, is_wanted: impl Fn(&LiveConnection) -> bool) -> Vec<Row> {
-        let seen = self.source.connections().iter().filter(|of| self.sees_of(&of.user) && is_wanted(of));
-        seen.map(|of| Row::Ready(live_views::connection(self.source, of))).collect()
+        let connections = self.source.connections().iter().enumerate();
+        let seen = connections.filter(|(_, of)| self.sees_of(&of.user) && is_wanted(of));
+        seen.map(|(at, _)| Row::Connection(at)).collect()
     }
 
     fn sees_of(&self, user: &str) -> bool {
@@ -425,8 +426,9 @@ impl Reader<'_> {
     }
 
     fn channels(&self, is_wanted: impl Fn(&LiveChannel) -> bool) -> Vec<Row> {
-        let seen = self.source.channels().iter().filter(|of| self.sees_of(&of.user) && is_wanted(of));
-        seen.map(|of| Row::Ready(live_views::channel(self.source, of))).collect()
+        let channels = self.source.channels().iter().enumerate();
+        let seen = channels.filter(|(_, of)| self.sees_of(&of.user) && is_wanted(of));
+        seen.map(|(at, _)| Row::Channel(at)).collect()
     }
 
     fn channels_of_connection(&self) -> Read {
@@ -440,8 +442,8 @@ impl Reader<'_> {
     /// One channel, with its consumers.
     fn channel(&self) -> Read {
         let name = self.matched.at("name");
-        let Some(Row::Ready(Json::Object(mut fields))) = self.channels(|of| of.name() == name).into_iter().next()
-        else {
+        let found = self.channels(|of| of.name() == name);
+        let Some(Json::Object(mut fields)) = found.first().and_then(|row| row.render(self.source)) else {
             return missing();
         };
         let of = |consumer: &&LiveConsumer| format!("{} ({})", consumer.connection, consumer.channel) == name;
@@ -453,10 +455,9 @@ impl Reader<'_> {
 
     fn consumers(&self) -> Read {
         let is_wanted = self.scope_in()?;
-        let consumers = self.source.consumers().iter().filter(|consumer| is_wanted(consumer.vhost));
-        self.list(
-            consumers.filter_map(|consumer| live_views::consumer(self.source, consumer)).map(Row::Ready).collect(),
-        )
+        let consumers = self.source.consumers().iter().enumerate();
+        let consumers = consumers.filter(|(_, consumer)| is_wanted(consumer.vhost));
+        self.list(consumers.map(|(at, _)| Row::Consumer(at)).collect())
     }
 
     fn federation_links(&self) -> Read {
