@@ -56,9 +56,13 @@ soak: build ## A broker with a store under a steady load for SOAK=3600 seconds, 
 mutants: ## Mutation testing of broker and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.
 	tests/mutants/run $(MUTANTS)
 
-docs: ## The generated pages, of the configuration and of refusals, and the documentation of the crates in target/doc.
+docs: ## The generated pages, of the configuration, of refusals and of the management API, and the documentation of the crates in target/doc.
 	$(CARGO) run --quiet --locked -p harrier-config --example reference > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	$(CARGO) run --quiet --locked -p harrier-management --example reference -- page > docs/management.md.new
+	mv docs/management.md.new docs/management.md
+	$(CARGO) run --quiet --locked -p harrier-management --example reference -- openapi > docs/management/openapi.json.new
+	mv docs/management/openapi.json.new docs/management/openapi.json
 	tests/interop/page
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 

@@ -14,6 +14,7 @@ pub mod deaths_target;
 pub mod definitions_target;
 pub mod footer_target;
 pub mod headers_target;
+pub mod management_target;
 pub mod market_target;
 mod one_shard;
 pub mod rdma_target;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "deaths", check: deaths_target::check, samples: deaths_target::samples },
     Target { name: "definitions", check: definitions_target::check, samples: definitions_target::samples },
     Target { name: "certificates", check: certificates_target::check, samples: certificates_target::samples },
+    Target { name: "management", check: management_target::check, samples: management_target::samples },
     Target { name: "market", check: market_target::check, samples: market_target::samples },
     Target { name: "rdma", check: rdma_target::check, samples: rdma_target::samples },
     Target { name: "routing", check: routing_target::check, samples: routing_target::samples },

@@ -3,6 +3,7 @@
 //! Enters: JSON.  Leaves: typed entries with their places; every fault at once, and what is odd but no fault.
 //! Owns:   which keys there are and what they hold.
 
+use crate::json_table::table_of_json;
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
 use crate::{DefinitionsFault, Json};
 use catalog::QUEUE_TYPE;
@@ -361,7 +362,7 @@ impl EntryReader<'_> {
         let algorithm = self.optional_text("hashing_algorithm")?;
         match algorithm.as_deref() {
             _ if hash.is_empty() => Ok(Password::Never),
-            Some("rabbit_password_hashing_sha256" | "argon2") => {
+            Some("rabbit_password_hashing_sha256" | "argon2" | "harrier_argon2") => {
                 Password::hashed(&hash).map_err(|why| self.fault("password_hash", why))
             }
             None if hash.starts_with('$') => Password::hashed(&hash).map_err(|why| self.fault("password_hash", why)),
@@ -400,41 +401,7 @@ impl EntryReader<'_> {
     fn arguments(&self) -> Result<Table, DefinitionsFault> {
         match self.get("arguments") {
             None => Ok(Table::new()),
-            Some(Json::Object(fields)) => {
-                table(fields).map_err(|(path, why)| self.fault(&format!("arguments{path}"), why))
-            }
-            // An Erlang empty table is an empty list in some exports.
-            Some(Json::List(items)) if items.is_empty() => Ok(Table::new()),
-            Some(other) => Err(self.fault("arguments", format!("an object is needed, not {}", other.kind()))),
+            Some(value) => table_of_json(value).map_err(|(path, why)| self.fault(&format!("arguments{path}"), why)),
         }
     }
-}
-
-/// Arguments, typed as RabbitMQ types those of a file.
-pub(crate) fn table(fields: &[(String, Json)]) -> Result<Table, (String, String)> {
-    let mut table = Table::new();
-    for (key, value) in fields {
-        let path = format!(".{key}");
-        let value = argument(value).map_err(|(below, why)| (format!("{path}{below}"), why))?;
-        table = table.with(key, value).map_err(|_| (path, "a key has 255 bytes at most".to_owned()))?;
-    }
-    Ok(table)
-}
-
-fn argument(value: &Json) -> Result<Value, (String, String)> {
-    Ok(match value {
-        Json::Null => Value::Void,
-        Json::Bool(flag) => Value::Bool(*flag),
-        Json::Int(number) => Value::I64(*number),
-        Json::Float(number) => Value::F64(*number),
-        Json::Text(text) => Value::LongStr(text.as_bytes().into()),
-        Json::Object(fields) => Value::Table(table(fields)?),
-        Json::List(items) => {
-            let mut values = Vec::new();
-            for (at, item) in items.iter().enumerate() {
-                values.push(argument(item).map_err(|(below, why)| (format!("[{at}]{below}"), why))?);
-            }
-            Value::List(values.into_iter().collect())
-        }
-    })
 }

@@ -2,8 +2,10 @@
 //!
 //! Enters: text.  Leaves: values, and text again.
 
+use crate::limits::KEYS_COMPARED_MAX;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::HashSet;
 use std::fmt;
 
 /// A value.
@@ -122,8 +124,16 @@ impl<'de> Visitor<'de> for JsonVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
         let mut entries: Vec<(String, Json)> = Vec::new();
+        let mut known_keys = HashSet::new();
         while let Some((key, value)) = from.next_entry::<String, Json>()? {
-            if entries.iter().any(|(known, _)| *known == key) {
+            if entries.len() == KEYS_COMPARED_MAX {
+                known_keys.extend(entries.iter().map(|(known, _)| known.clone()));
+            }
+            let is_known = match entries.len() {
+                ..KEYS_COMPARED_MAX => entries.iter().any(|(known, _)| *known == key),
+                _ => !known_keys.insert(key.clone()),
+            };
+            if is_known {
                 return Err(A::Error::custom(format!("the key \"{key}\" is there twice")));
             }
             entries.push((key, value));
@@ -147,6 +157,25 @@ impl Serialize for Json {
                     map.serialize_entry(key, value)?;
                 }
                 map.end()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Json;
+    use crate::limits::KEYS_COMPARED_MAX;
+
+    #[test]
+    fn a_key_that_is_there_twice_is_found_in_objects_of_any_size() {
+        for count in [1, 2, KEYS_COMPARED_MAX - 1, KEYS_COMPARED_MAX, KEYS_COMPARED_MAX + 1, 100_000] {
+            let keys: Vec<_> = (0..count).map(|key| format!("\"{key}\":0")).collect();
+            let object = |keys: &[String]| Json::read(format!("{{{}}}", keys.join(",")).as_bytes());
+            assert!(object(&keys).is_ok(), "{count}");
+            for again in [0, count / 2, count - 1] {
+                let more = [&keys[..], &keys[again..=again]].concat();
+                assert!(object(&more).is_err_and(|why| why.contains("there twice")), "{count} {again}");
             }
         }
     }

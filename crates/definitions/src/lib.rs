@@ -22,6 +22,7 @@ mod journal_entry;
 mod journal_record;
 mod journal_replay;
 mod json;
+mod json_table;
 pub mod limits;
 mod load;
 mod restore;
@@ -38,6 +39,7 @@ pub use journal_entry::{JOURNAL_FORMAT, JournalEntryReader, JournalEntryWriter, 
 pub use journal_record::{DurableBinding, DurableExchange, DurableQueue, JournalRecord, PasswordHash, StoredUser};
 pub use journal_replay::JournalReplay;
 pub use json::Json;
+pub use json_table::{table_of_json, table_to_json};
 pub use restore::RestoreFault;
 pub use unused_sections::UnusedSections;
 pub use write::{snapshot, write};

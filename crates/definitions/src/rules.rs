@@ -3,10 +3,10 @@
 //! Enters: entries of `policies` and `parameters`, `limits` of users and virtual hosts.  Leaves: what a catalog makes of them.
 //! Owns:   their keys; where a limit counts.
 
-use crate::file::{DefinitionsFile, EntryReader, table};
+use crate::file::{DefinitionsFile, EntryReader};
+use crate::json_table::table_of_json;
 use crate::{DefinitionsFault, Json};
 use catalog::{ApplyTo, Name, Policy, UserLimits, VhostLimits};
-use wire::Table;
 
 /// A limit that RabbitMQ does not know.
 pub(crate) const MAX_QUEUE_BYTES: &str = "max-queue-bytes";
@@ -37,11 +37,7 @@ impl EntryReader<'_> {
             }
         };
         let definition = match self.get("definition") {
-            Some(Json::Object(fields)) => {
-                table(fields).map_err(|(path, why)| self.fault(&format!("definition{path}"), why))?
-            }
-            Some(Json::List(items)) if items.is_empty() => Table::new(),
-            Some(other) => return Err(self.fault("definition", format!("an object is needed, not {}", other.kind()))),
+            Some(value) => table_of_json(value).map_err(|(path, why)| self.fault(&format!("definition{path}"), why))?,
             None => return Err(self.fault("definition", "it is missing")),
         };
         let policy = Policy { vhost, name, pattern: self.text("pattern")?.into(), apply_to, priority, definition };

@@ -11,7 +11,7 @@ pub struct UnusedSections(pub(crate) Vec<(String, Vec<Json>)>);
 
 impl UnusedSections {
     /// The entries of a section.
-    pub(crate) fn section(&self, section: &str) -> &[Json] {
+    pub fn section(&self, section: &str) -> &[Json] {
         self.0.iter().find(|(name, _)| name == section).map_or(&[], |(_, entries)| entries)
     }
 }

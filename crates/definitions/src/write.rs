@@ -5,10 +5,10 @@
 //! Never:  writes a password as it is: a plain one is hashed first.
 
 use crate::file::{OPERATOR_POLICY, VHOST_LIMITS};
+use crate::json_table::table_to_json;
 use crate::rules::MAX_QUEUE_BYTES;
 use crate::{Json, UnusedSections};
 use catalog::{BindingDestination, Catalog, Password, QueueType, VhostId, VhostLimits};
-use wire::{Table, Value};
 
 /// What a catalog holds, as the text of a file; what was `kept` goes with it. `salt` is drawn for each plain password.
 pub fn write(catalog: &Catalog, kept: &UnusedSections, version: &str, salt: impl FnMut() -> [u8; 4]) -> String {
@@ -90,7 +90,7 @@ pub fn snapshot(
         let (vhost, name) = (("vhost", Json::text(&policy.vhost)), ("name", Json::text(&policy.name)));
         let pattern = ("pattern", Json::text(&policy.pattern));
         let apply_to = ("apply-to", Json::text(policy.apply_to.name()));
-        let definition = ("definition", arguments(Some(&policy.definition)));
+        let definition = ("definition", table_to_json(Some(&policy.definition)));
         let priority = ("priority", Json::Int(policy.priority));
         if is_operator {
             let value = object([pattern, apply_to, definition, priority]);
@@ -121,7 +121,7 @@ pub fn snapshot(
                 ("destination", Json::text(destination.map_or("", |name| name))),
                 ("destination_type", Json::text(kind)),
                 ("routing_key", Json::Text(String::from_utf8_lossy(binding.routing_key).into_owned())),
-                ("arguments", arguments(binding.arguments)),
+                ("arguments", table_to_json(binding.arguments)),
             ]));
         }
         if exchange.name.is_empty() || exchange.name.starts_with("amq.") {
@@ -134,7 +134,7 @@ pub fn snapshot(
             ("durable", Json::Bool(exchange.durable)),
             ("auto_delete", Json::Bool(exchange.auto_delete)),
             ("internal", Json::Bool(exchange.internal)),
-            ("arguments", arguments(exchange.arguments.as_deref())),
+            ("arguments", table_to_json(exchange.arguments.as_deref())),
         ]));
     }
     // Exclusive queues go with their connections, and mean nothing elsewhere.
@@ -146,7 +146,7 @@ pub fn snapshot(
             ("type", Json::text(QueueType::of(queue.arguments.as_deref()).name())),
             ("durable", Json::Bool(queue.is_durable())),
             ("auto_delete", Json::Bool(queue.auto_delete)),
-            ("arguments", arguments(queue.arguments.as_deref())),
+            ("arguments", table_to_json(queue.arguments.as_deref())),
         ])
     });
     let is_kept = |entry: &&Json| match entry.get("vhost") {
@@ -187,32 +187,4 @@ fn limits<const N: usize>(limits: [(&str, Option<u64>); N]) -> Json {
     let set =
         limits.into_iter().filter_map(|(key, limit)| Some((key.to_owned(), i64::try_from(limit?).unwrap_or(i64::MAX))));
     Json::Object(set.map(|(key, limit)| (key, Json::Int(limit))).collect())
-}
-
-fn arguments(table: Option<&Table>) -> Json {
-    let fields = table.into_iter().flat_map(Table::iter);
-    Json::Object(
-        fields.map(|(key, value)| (String::from_utf8_lossy(key.as_bytes()).into_owned(), argument(value))).collect(),
-    )
-}
-
-fn argument(value: &Value) -> Json {
-    match value {
-        Value::Void => Json::Null,
-        Value::Bool(flag) => Json::Bool(*flag),
-        Value::I8(number) => Json::Int((*number).into()),
-        Value::U8(number) => Json::Int((*number).into()),
-        Value::I16(number) => Json::Int((*number).into()),
-        Value::U16(number) => Json::Int((*number).into()),
-        Value::I32(number) => Json::Int((*number).into()),
-        Value::U32(number) => Json::Int((*number).into()),
-        Value::I64(number) => Json::Int(*number),
-        Value::Timestamp(seconds) => Json::Int(i64::try_from(*seconds).unwrap_or(i64::MAX)),
-        Value::F32(number) => Json::Float((*number).into()),
-        Value::F64(number) => Json::Float(*number),
-        Value::Decimal(number) => Json::Float(f64::from(number.value) / 10f64.powi(number.scale.into())),
-        Value::LongStr(bytes) | Value::Bytes(bytes) => Json::Text(String::from_utf8_lossy(bytes).into_owned()),
-        Value::List(items) => Json::List(items.iter().map(argument).collect()),
-        Value::Table(table) => arguments(Some(table)),
-    }
 }

@@ -33,7 +33,7 @@ const LOCKS: [(&str, &str); 20] = [
 ];
 
 /// Files that read a clock or sleep outside tests, each with its reason.
-const CLOCKS: [(&str, &str); 20] = [
+const CLOCKS: [(&str, &str); 21] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
     ("crates/disk/src/file_disk.rs", "how long each write takes, twice a group, on the disk's own thread"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
@@ -45,6 +45,7 @@ const CLOCKS: [(&str, &str); 20] = [
     ("crates/harrier/src/route/readiness.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/tls.rs", "whether a certificate has expired"),
     ("crates/link/src/tls/tls_link.rs", "the deadline of a blocking wait for bytes of TLS"),
+    ("crates/management/src/server.rs", "when a login failed"),
     ("crates/proxy/src/proxy.rs", "the moment from which totals count"),
     ("crates/reactor/src/event_loop.rs", "the reactor, where time enters"),
     ("crates/shard/src/server.rs", "the moment from which all shards count"),

@@ -219,6 +219,19 @@ impl Catalog {
         bindings.filter(|&binding| self.stays(binding)).map(|binding| self.view(binding))
     }
 
+    /// The bindings to an exchange, the newest first.
+    pub fn bindings_to_exchange(&self, id: ExchangeId) -> impl Iterator<Item = BindingView<'_>> {
+        let into = self.exchanges.get(id).map(|exchange| exchange.into).unwrap_or_default();
+        let bindings = self.bindings.iter(BindingList::Destination, into);
+        bindings.filter(|&binding| self.stays(binding)).map(|binding| self.view(binding))
+    }
+
+    /// The user of this name.
+    pub fn user_by_name(&self, name: &str) -> Option<(UserId, &User)> {
+        let id = self.users.find(name)?;
+        Some((id, self.users.get(id)?))
+    }
+
     /// The exchange of this name, but for the default exchange.
     #[inline]
     pub(super) fn find_exchange(&self, vhost: VhostId, name: &[u8]) -> Option<u32> {

@@ -1,0 +1,74 @@
+//! The management API: RabbitMQ's routes over HTTP, from a replica of the catalog and what a program counts.
+//!
+//! Enters: requests of HTTP clients; through a [`Source`], definitions and numbers.  Leaves: answers, metrics, and actions that
+//!         the source carries out.
+//! Owns:   the routes as data, lists and their pages, access by tags, and the limits of all of them.
+//! Never:  knows a shard or a queue's messages, or makes either wait.
+//!
+//! A program implements [`Source`] and hands its listeners to [`serve`], on a thread of its own. What the source needs of it: a
+//! replica of the catalog that has a change before the action that made it is answered; numbers and live objects as it counts
+//! them; and a place where actions are carried out with the user's permissions. [`CatalogSource`] has a catalog alone.
+//!
+//! Begin with `Route` and `routes`, then `Api`, which is all of it without sockets.
+#![forbid(unsafe_code)]
+
+mod access;
+mod answer;
+mod answer_bytes;
+mod api;
+mod api_error;
+mod broker_views;
+mod catalog_source;
+mod definition_views;
+mod definitions_file;
+mod health;
+mod json_object;
+pub mod limits;
+mod list_request;
+mod live;
+mod live_views;
+mod login_checks;
+mod masked_uris;
+mod metric_families;
+mod metric_writer;
+mod metrics_request;
+mod metrics_stream;
+pub mod percent;
+mod query;
+mod queue_view;
+mod read_routes;
+mod reference;
+mod request_body;
+mod route;
+mod route_path;
+mod routes;
+mod row_list;
+mod server;
+mod site;
+mod source;
+mod stalled_stream;
+mod viewer;
+
+pub use access::{AccessDecision, AccessTags, decide};
+pub use answer::{Answer, AnswerBody};
+pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
+pub use api_error::ApiError;
+pub use catalog_source::CatalogSource;
+pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
+pub use live::{
+    BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,
+    LiveConsumer, LiveFederationLink, LoginCounts, MessageCounts, NodeResources, QueueCounts, RatedCount, VhostCounts,
+    WaitingMessages,
+};
+pub use login_checks::{Credentials, LoginChecks};
+pub use metrics_stream::{MetricsEndpoint, MetricsStream};
+pub use query::{Columns, Query};
+pub use reference::{openapi, reference};
+pub use request_body::RequestBody;
+pub use route::{Handler, HttpMethod, RequiredTag, Route, RouteScope};
+pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
+pub use routes::ROUTES;
+pub use row_list::RowList;
+pub use server::{ServerStop, ServerStopper, serve};
+pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
+pub use viewer::Viewer;

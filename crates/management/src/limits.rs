@@ -1,0 +1,134 @@
+//! Limits of the API: what one client may ask for, and what all of them may take.
+//!
+//! Leaves: constants, and the limits that a program or a test may set.
+//! Owns:   every bound on what clients can make the management thread hold or do.
+
+use std::time::Duration;
+
+/// Bytes of a request target: a path with its query. Filters of lists have at most [`PATTERN_BYTES_MAX`] of them.
+pub const TARGET_BYTES_MAX: usize = 8 << 10;
+
+/// Bytes of a request line with all headers. Clients that send more get 431.
+pub const HEAD_BYTES_MAX: usize = 32 << 10;
+
+/// Bytes of a body: what RabbitMQ 3.10 takes of a definitions file.
+pub const BODY_BYTES_MAX: usize = 20_000_000;
+
+/// Connections at one time; the next one is answered 503 and closed.
+pub const CONNECTIONS_MAX: usize = 64;
+
+/// Of these, connections of one address that have failed to log in lately, so that guesses leave places for others.
+pub const SUSPECT_CONNECTIONS_MAX: usize = 16;
+
+/// The time that a client has for a whole request head, and between two requests.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time that a client has between two pieces of a body.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time for which a client may take no byte of an answer.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often the source is given a moment to take in what has come.
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time in which the broker carries out what it is asked to do; after that the answer is 503.
+pub const ACTION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time that open connections have to finish their request when the server stops.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time after which accepting is tried again when the system has refused it: no descriptors are left.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Segments of a path: no route has more than eleven.
+pub const PATH_SEGMENTS_MAX: usize = 12;
+
+/// Parameters of a query.
+pub const PARAMETERS_MAX: usize = 64;
+
+/// Columns that are asked for.
+pub const COLUMNS_MAX: usize = 128;
+
+/// Rows of one page of a list.
+pub const PAGE_ROWS_MAX: usize = 500;
+
+/// Rows of a page if the client does not say.
+pub const PAGE_ROWS: usize = 100;
+
+/// Bytes of a regular expression by which a list is filtered.
+pub const PATTERN_BYTES_MAX: usize = 1 << 10;
+
+/// Bytes of the same once compiled: its cost on one name is bounded by this and the name's length.
+pub const PATTERN_COMPILED_BYTES_MAX: usize = 256 << 10;
+
+/// Rows of a list that is sorted by a field: each is rendered to be sorted. A longer list is filtered first.
+pub const SORTED_ROWS_MAX: usize = 100_000;
+
+/// Rows of a list that are rendered at a time; between two such pieces other requests have their turn.
+pub const ROWS_A_PIECE: usize = 128;
+
+/// Answers of at least this many bytes are compressed for clients that ask for it.
+pub const COMPRESSED_BYTES_MIN: usize = 1 << 10;
+
+/// Long answers at one time, each of which is compressed or holds a list of names; the next one gets 503.
+pub const LONG_ANSWERS_MAX: usize = 4;
+
+/// Threads that verify slow passwords.
+pub const VERIFIER_THREADS: usize = 2;
+
+/// Correct passwords that are remembered, by digests of 32 bytes. Beyond that number all are forgotten.
+pub const VERIFIED_PASSWORDS_MAX: usize = 1024;
+
+/// Failed logins of an address, lately, from which on it is slowed down.
+pub const LOGIN_FAILURES_FREE: u32 = 16;
+
+/// Failed logins of an address that are counted.
+pub const LOGIN_FAILURES_MAX: u32 = 64;
+
+/// The time after which one failed login is forgotten.
+pub const LOGIN_FAILURE_DECAY: Duration = Duration::from_secs(1);
+
+/// The time by which the refusals of an address are delayed further with each failed login: up to half a second.
+pub const LOGIN_DELAY_STEP: Duration = Duration::from_millis(10);
+
+/// Addresses whose failed logins are counted.
+pub const LOGIN_SOURCES_MAX: usize = 4096;
+
+/// Bytes of credentials in base64: a name and a password of the longest kind.
+pub const CREDENTIALS_BYTES_MAX: usize = 8 << 10;
+
+/// Messages that one request gets from a queue.
+pub const MESSAGES_GOT_MAX: usize = 10_000;
+
+/// Bytes of metrics that are made at a time, but for a family of all connections or channels.
+pub const METRICS_PIECE_BYTES: usize = 64 << 10;
+
+const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX && PATTERN_BYTES_MAX < TARGET_BYTES_MAX);
+const _: () = assert!(SUSPECT_CONNECTIONS_MAX < CONNECTIONS_MAX && LONG_ANSWERS_MAX < CONNECTIONS_MAX);
+const _: () = assert!(PAGE_ROWS <= PAGE_ROWS_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
+const _: () = assert!(CREDENTIALS_BYTES_MAX * 3 / 4 >= catalog::limits::PASSWORD_BYTES_MAX);
+
+/// Limits that a test makes small.
+#[derive(Clone, Debug)]
+pub struct ServerLimits {
+    pub connections_max: usize,
+    pub body_bytes_max: usize,
+    pub head_timeout: Duration,
+    pub body_timeout: Duration,
+    pub write_timeout: Duration,
+    pub action_timeout: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: CONNECTIONS_MAX,
+            body_bytes_max: BODY_BYTES_MAX,
+            head_timeout: HEAD_TIMEOUT,
+            body_timeout: BODY_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
+            action_timeout: ACTION_TIMEOUT,
+        }
+    }
+}

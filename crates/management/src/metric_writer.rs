@@ -1,0 +1,89 @@
+//! Prometheus' text format, version 0.0.4: families of samples, written into a buffer.
+
+use std::io::Write;
+
+/// The media type of the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a family's samples are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl MetricKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// A label: name and value.
+pub type Label<'a> = (&'static str, &'a str);
+
+/// HELP and TYPE of a family.
+pub fn write_head(out: &mut Vec<u8>, name: &str, kind: MetricKind, help: &str) {
+    out.extend_from_slice(b"# HELP ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b' ');
+    for byte in help.bytes() {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            byte => out.push(byte),
+        }
+    }
+    written(writeln!(out, "\n# TYPE {name} {}", kind.name()));
+}
+
+/// One sample of a family, or of a histogram with a suffix of its name.
+pub fn write_sample(out: &mut Vec<u8>, name: &str, labels: &[Label<'_>], value: f64) {
+    out.extend_from_slice(name.as_bytes());
+    for (at, (label, text)) in labels.iter().enumerate() {
+        out.push(if at == 0 { b'{' } else { b',' });
+        written(write!(out, "{label}=\""));
+        for byte in text.bytes() {
+            match byte {
+                b'\\' => out.extend_from_slice(b"\\\\"),
+                b'"' => out.extend_from_slice(b"\\\""),
+                b'\n' => out.extend_from_slice(b"\\n"),
+                byte => out.push(byte),
+            }
+        }
+        out.push(b'"');
+    }
+    if !labels.is_empty() {
+        out.push(b'}');
+    }
+    // Whole numbers without a point, as far as a double has them.
+    written(match value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
+        true => writeln!(out, " {}", value as i64),
+        false => writeln!(out, " {value:?}"),
+    });
+}
+
+fn written(result: std::io::Result<()>) {
+    result.expect("a buffer takes what is written");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MetricKind, write_head, write_sample};
+
+    #[test]
+    fn what_peers_chose_ends_no_label_and_no_line() {
+        let mut out = Vec::new();
+        write_head(&mut out, "a_total", MetricKind::Counter, "Of \\ a\nkind.");
+        write_sample(&mut out, "a_total", &[], 0.0);
+        write_sample(&mut out, "a_total", &[("queue", "q\"\\\nü"), ("vhost", "")], 1e15);
+        write_sample(&mut out, "a_total", &[], 0.25);
+        let expected = "# HELP a_total Of \\\\ a\\nkind.\n# TYPE a_total counter\na_total 0\n\
+                        a_total{queue=\"q\\\"\\\\\\nü\",vhost=\"\"} 1000000000000000\na_total 0.25\n";
+        assert_eq!(String::from_utf8(out).expect("text"), expected);
+    }
+}

@@ -1,0 +1,248 @@
+//! Metrics on their way out: families one after the other, those of queues in pieces of bounded size.
+//!
+//! Enters: which families and virtual hosts.  Leaves: text, each piece when the one before it has gone.
+
+use crate::broker_views::{ERLANG_VERSION, PRODUCT_NAME, RABBITMQ_VERSION};
+use crate::limits::METRICS_PIECE_BYTES;
+use crate::live::QueueCounts;
+use crate::metric_families::{
+    BROKER_FAMILIES, BrokerLabels, MetricFamily, MetricSource, MetricsSnapshot, OBJECT_FAMILIES,
+};
+use crate::metric_writer::{MetricKind, write_head, write_sample};
+use crate::source::Source;
+use catalog::QueueId;
+
+/// Which of the three sets of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsEndpoint {
+    Aggregated,
+    PerObject,
+    Detailed,
+}
+
+impl MetricsEndpoint {
+    /// The value of the label `rabbitmq_endpoint`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aggregated => "aggregated",
+            Self::PerObject => "per-object",
+            Self::Detailed => "detailed",
+        }
+    }
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Aggregated | Self::PerObject => "rabbitmq_",
+            Self::Detailed => "rabbitmq_detailed_",
+        }
+    }
+}
+
+/// Metrics that are yet to be written.
+pub struct MetricsStream {
+    endpoint: MetricsEndpoint,
+    families: Vec<&'static MetricFamily>,
+    /// Of which objects; all, if there are none.
+    vhosts: Vec<String>,
+    has_begun: bool,
+    family: usize,
+    object: usize,
+    /// Taken when the first family of queues begins.
+    queues: Option<Vec<QueueId>>,
+}
+
+impl std::fmt::Debug for MetricsStream {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "MetricsStream({:?}, {} of {} families)", self.endpoint, self.family, self.families.len())
+    }
+}
+
+impl MetricsStream {
+    /// All of an endpoint; of the detailed one, the families of these groups, and objects of these virtual hosts.
+    pub fn new(endpoint: MetricsEndpoint, groups: &[&str], vhosts: Vec<String>) -> Self {
+        let is_wanted =
+            |family: &&MetricFamily| endpoint != MetricsEndpoint::Detailed || groups.contains(&family.group);
+        let families = BROKER_FAMILIES.iter().chain(OBJECT_FAMILIES).filter(is_wanted).collect();
+        Self { endpoint, families, vhosts, has_begun: false, family: 0, object: 0, queues: None }
+    }
+
+    /// Whether it may have a sample for each of many objects.
+    pub fn is_long(&self) -> bool {
+        self.endpoint != MetricsEndpoint::Aggregated
+    }
+
+    /// The next piece; `None` behind the last one.
+    pub fn next_piece(&mut self, source: &dyn Source) -> Option<Vec<u8>> {
+        if self.has_begun && self.family == self.families.len() {
+            return None;
+        }
+        let mut out = Vec::with_capacity(METRICS_PIECE_BYTES);
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.write_identity(&mut out, source);
+        }
+        let snapshot = snapshot(source);
+        while out.len() < METRICS_PIECE_BYTES
+            && let Some(family) = self.families.get(self.family)
+        {
+            if self.write_family(&mut out, source, &snapshot, family) {
+                (self.family, self.object) = (self.family + 1, 0);
+            }
+        }
+        Some(out)
+    }
+
+    fn write_identity(&self, out: &mut Vec<u8>, source: &dyn Source) {
+        let facts = source.facts();
+        write_head(out, "rabbitmq_build_info", MetricKind::Gauge, "RabbitMQ & Erlang/OTP version info");
+        let versions = [
+            ("rabbitmq_version", RABBITMQ_VERSION),
+            ("erlang_version", ERLANG_VERSION),
+            ("product_name", PRODUCT_NAME),
+            ("product_version", &facts.product_version),
+        ];
+        write_sample(out, "rabbitmq_build_info", &versions, 1.0);
+        write_head(out, "rabbitmq_identity_info", MetricKind::Gauge, "RabbitMQ node & cluster identity info");
+        let identity = [
+            ("rabbitmq_node", &*facts.node),
+            ("rabbitmq_cluster", &facts.cluster_name),
+            ("rabbitmq_cluster_permanent_id", &facts.cluster_id),
+            ("rabbitmq_endpoint", self.endpoint.name()),
+        ];
+        write_sample(out, "rabbitmq_identity_info", &identity, 1.0);
+        if self.endpoint != MetricsEndpoint::Detailed {
+            write_body_sizes(out, source);
+        }
+    }
+
+    /// Writes some samples of a family. Returns whether it is complete.
+    fn write_family(
+        &mut self,
+        out: &mut Vec<u8>,
+        source: &dyn Source,
+        of: &MetricsSnapshot,
+        family: &MetricFamily,
+    ) -> bool {
+        let name = format!("{}{}", self.endpoint.prefix(), family.name);
+        if self.object == 0 {
+            write_head(out, &name, family.kind, family.help);
+        }
+        let is_sum = self.endpoint == MetricsEndpoint::Aggregated;
+        match family.source {
+            MetricSource::Broker(labels, value) => {
+                let labels: &[_] = match labels {
+                    BrokerLabels::None => &[],
+                    BrokerLabels::Protocol => &[("protocol", "amqp091")],
+                    BrokerLabels::QueueType => {
+                        &[("queue_type", "rabbit_classic_queue"), ("dead_letter_strategy", "at_most_once")]
+                    }
+                };
+                write_sample(out, &name, labels, value(of));
+                true
+            }
+            MetricSource::Queue(_) if is_sum => {
+                write_sample(out, &name, &[], sum_of_queues(family.name, of));
+                true
+            }
+            MetricSource::Connection(value) if is_sum => {
+                write_sample(out, &name, &[], source.connections().iter().map(value).sum());
+                true
+            }
+            MetricSource::Channel(value) if is_sum => {
+                write_sample(out, &name, &[], source.channels().iter().map(value).sum());
+                true
+            }
+            MetricSource::Queue(value) => self.write_queues(out, source, &name, value),
+            // Places in these lists hold until the source is refreshed: the family is written at once.
+            MetricSource::Connection(value) => {
+                let connections = source.connections().iter().filter(|of| self.is_wanted(&of.vhost));
+                connections.for_each(|of| write_sample(out, &name, &[("connection", &of.name)], value(of)));
+                true
+            }
+            MetricSource::Channel(value) => {
+                let channels = source.channels().iter().filter(|of| self.is_wanted(&of.vhost));
+                channels.for_each(|of| write_sample(out, &name, &[("channel", &of.name())], value(of)));
+                true
+            }
+        }
+    }
+
+    fn write_queues(
+        &mut self,
+        out: &mut Vec<u8>,
+        source: &dyn Source,
+        name: &str,
+        value: fn(&QueueCounts) -> f64,
+    ) -> bool {
+        let catalog = source.catalog();
+        let vhosts = &self.vhosts;
+        let queues = self.queues.get_or_insert_with(|| {
+            let is_wanted = |vhost| vhosts.is_empty() || vhosts.iter().any(|name| *name == *catalog.vhost_name(vhost));
+            catalog.queues().filter(|(_, queue)| is_wanted(queue.vhost)).map(|(id, _)| id).collect()
+        });
+        // At least one is written, so that the head is not written again.
+        while let Some(id) = queues.get(self.object) {
+            self.object += 1;
+            if let Some(queue) = catalog.queue_definition(*id) {
+                let labels = [("vhost", catalog.vhost_name(queue.vhost)), ("queue", &queue.name)];
+                write_sample(out, name, &labels, value(&source.queue_counts(*id)));
+            }
+            if out.len() >= METRICS_PIECE_BYTES {
+                break;
+            }
+        }
+        self.object == queues.len()
+    }
+
+    fn is_wanted(&self, vhost: &str) -> bool {
+        self.vhosts.is_empty() || self.vhosts.iter().any(|wanted| wanted == vhost)
+    }
+}
+
+/// What all queues come to: the broker's own numbers, so that it costs the same however many there are.
+fn sum_of_queues(name: &str, of: &MetricsSnapshot) -> f64 {
+    let (waiting, resources) = (of.counts.waiting, of.counts.resources);
+    let sum = match name {
+        "queue_messages_ready" => waiting.ready,
+        "queue_messages_unacked" => waiting.unacknowledged,
+        "queue_messages" => waiting.total(),
+        "queue_consumers" => of.consumers,
+        "queue_messages_bytes" => of.counts.ready_bytes + of.counts.unacknowledged_bytes,
+        "queue_messages_ready_bytes" => of.counts.ready_bytes,
+        "queue_messages_published_total" => of.counts.messages.publish.total,
+        "queue_process_memory_bytes" => resources.queue_bytes,
+        other => unreachable!("{other} has no sum"),
+    };
+    sum as f64
+}
+
+fn write_body_sizes(out: &mut Vec<u8>, source: &dyn Source) {
+    const NAME: &str = "rabbitmq_message_size_bytes";
+    let global = source.counts().global;
+    write_head(out, NAME, MetricKind::Histogram, "Size of messages received from publishers");
+    let mut count = 0;
+    for (bound, messages) in &global.body_sizes {
+        count += messages;
+        let bound = bound.to_string();
+        write_sample(
+            out,
+            "rabbitmq_message_size_bytes_bucket",
+            &[("protocol", "amqp091"), ("le", &bound)],
+            count as f64,
+        );
+    }
+    let all = [("protocol", "amqp091"), ("le", "+Inf")];
+    write_sample(out, "rabbitmq_message_size_bytes_bucket", &all, count as f64);
+    write_sample(out, "rabbitmq_message_size_bytes_sum", &all[..1], global.body_bytes as f64);
+    write_sample(out, "rabbitmq_message_size_bytes_count", &all[..1], count as f64);
+}
+
+fn snapshot(source: &dyn Source) -> MetricsSnapshot {
+    MetricsSnapshot {
+        connections: source.connections().len() as u64,
+        channels: source.channels().len() as u64,
+        consumers: source.consumers().len() as u64,
+        queues: source.catalog().queues_count() as u64,
+        uptime_s: source.now_ms().saturating_sub(source.facts().started_ms) as f64 / 1_000.0,
+        counts: source.counts(),
+    }
+}

@@ -1,0 +1,393 @@
+//! The server: connections of HTTP/1.1 on one thread, each of which gets answers of the API.
+//!
+//! Enters: listeners, a source.  Leaves: answers.
+//! Owns:   the thread's runtime, the number of connections, the timeouts of slow clients, and the order login, access, body.
+
+use crate::answer::{Answer, AnswerBody};
+use crate::answer_bytes::{AnswerBytes, LongAnswerPermit, SharedSource};
+use crate::api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
+use crate::api_error::ApiError;
+use crate::limits::{
+    ACCEPT_PAUSE, HEAD_BYTES_MAX, LONG_ANSWERS_MAX, REFRESH_INTERVAL, ROWS_A_PIECE, STOP_TIMEOUT,
+    SUSPECT_CONNECTIONS_MAX, ServerLimits, VERIFIER_THREADS,
+};
+use crate::login_checks::{Credentials, LoginChecks, login_source};
+use crate::source::Source;
+use crate::stalled_stream::StalledStream;
+use crate::viewer::Viewer;
+use bytes::Bytes;
+use catalog::UserId;
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Instant;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio::time::{sleep, timeout};
+
+/// Ends a server when it is dropped or told to.
+pub struct ServerStopper(watch::Sender<bool>);
+
+impl ServerStopper {
+    /// With the end that the server listens at.
+    pub fn channel() -> (Self, ServerStop) {
+        let (sender, receiver) = watch::channel(false);
+        (Self(sender), ServerStop(receiver))
+    }
+
+    /// Lets requests that are being answered finish, and ends the server.
+    pub fn stop(self) {}
+}
+
+impl Drop for ServerStopper {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// What a server waits for.
+#[derive(Clone)]
+pub struct ServerStop(watch::Receiver<bool>);
+
+impl ServerStop {
+    async fn stopped(&mut self) {
+        // An error means that the other end is gone, which is the same.
+        let _gone = self.0.wait_for(|is_stopped| *is_stopped).await;
+    }
+}
+
+/// What all connections of the thread share.
+struct Shared {
+    api: Api,
+    source: SharedSource,
+    limits: ServerLimits,
+    logins: RefCell<LoginChecks>,
+    long_answers: Rc<Cell<usize>>,
+    /// Open connections by address.
+    connections: RefCell<HashMap<IpAddr, usize>>,
+}
+
+/// Serves on the calling thread until it is stopped.
+///
+/// # Errors
+/// The system refuses the runtime or a listener.
+pub fn serve(
+    listeners: Vec<std::net::TcpListener>,
+    mut source: Box<dyn Source>,
+    options: ApiOptions,
+    limits: ServerLimits,
+    stop: ServerStop,
+) -> io::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(VERIFIER_THREADS).build()?;
+    let shared = Rc::new(Shared {
+        api: Api::new(options, &mut *source),
+        source: Rc::new(RefCell::new(source)),
+        limits,
+        logins: RefCell::default(),
+        long_answers: Rc::default(),
+        connections: RefCell::default(),
+    });
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime, async {
+        for listener in listeners {
+            listener.set_nonblocking(true)?;
+            let listener = TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(accept(Rc::clone(&shared), listener, stop.clone()));
+        }
+        let mut stopped = stop.clone();
+        while timeout(REFRESH_INTERVAL, stopped.stopped()).await.is_err() {
+            shared.source.borrow_mut().refresh();
+        }
+        io::Result::Ok(())
+    })?;
+    // The rest of the answers that are under way; a client that takes its time is left behind.
+    if runtime.block_on(async { timeout(STOP_TIMEOUT, tasks).await }).is_err() {
+        tracing::info!("connections of the management API are cut");
+    }
+    runtime.shutdown_background();
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "when a login failed")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+async fn accept(shared: Rc<Shared>, listener: TcpListener, mut stop: ServerStop) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.stopped() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => match OpenConnection::open(&shared, peer.ip()) {
+                Some(open) => {
+                    tokio::task::spawn_local(serve_connection(open, stream, peer, stop.clone()));
+                }
+                None => refuse(&stream, peer),
+            },
+            Err(error) => {
+                // No descriptors are left, or the client has gone already.
+                tracing::debug!(%error, "no connection of the management API was accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A connection that counts as long as it is there.
+struct OpenConnection {
+    shared: Rc<Shared>,
+    source: IpAddr,
+}
+
+impl OpenConnection {
+    fn open(shared: &Rc<Shared>, peer: IpAddr) -> Option<Self> {
+        let source = login_source(peer);
+        let mut connections = shared.connections.borrow_mut();
+        let of_source = connections.get(&source).copied().unwrap_or_default();
+        let is_suspect = shared.logins.borrow().is_suspect(peer, now());
+        if connections.values().sum::<usize>() >= shared.limits.connections_max
+            || is_suspect && of_source >= SUSPECT_CONNECTIONS_MAX
+        {
+            return None;
+        }
+        *connections.entry(source).or_default() += 1;
+        Some(Self { shared: Rc::clone(shared), source })
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let mut connections = self.shared.connections.borrow_mut();
+        if let Some(count) = connections.get_mut(&self.source) {
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(&self.source);
+            }
+        }
+    }
+}
+
+/// Answers 503 to a connection that is one too many, as far as the socket takes it at once.
+fn refuse(stream: &TcpStream, peer: SocketAddr) {
+    const ANSWER: &[u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\nretry-after: 1\r\n\r\n";
+    if let Err(error) = stream.try_write(ANSWER) {
+        tracing::debug!(%error, %peer, "a client is refused without an answer");
+    }
+}
+
+async fn serve_connection(open: OpenConnection, stream: TcpStream, peer: SocketAddr, mut stop: ServerStop) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, %peer, "an option of a socket is not set");
+    }
+    let shared = &open.shared;
+    let service = service_fn(|request| async move { Ok::<_, Infallible>(serve_request(shared, peer, request).await) });
+    let stream = TokioIo::new(StalledStream::new(stream, shared.limits.write_timeout));
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.limits.head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.stopped() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, %peer, "a connection of the management API ended");
+    }
+}
+
+async fn serve_request(shared: &Shared, peer: SocketAddr, request: Request<Incoming>) -> Response<AnswerBytes> {
+    let (parts, body) = request.into_parts();
+    let is_gzip = parts.headers.get(header::ACCEPT_ENCODING).is_some_and(takes_gzip);
+    let text = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let head = RequestHead {
+        method: parts.method.as_str().to_owned(),
+        target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+        // A proxy's form of the request line has the host in it.
+        host: parts.uri.authority().map(ToString::to_string).or_else(|| text(header::HOST)),
+        origin: text(header::ORIGIN),
+        content_type: text(header::CONTENT_TYPE),
+        reason: text(HeaderName::from_static("x-reason")),
+    };
+    let answer = match shared.api.route(&head) {
+        Ok(request) => match serve_routed(shared, peer, &parts.headers, &request, body).await {
+            Ok(answer) => answer,
+            Err(error) => Answer::of_error(&error),
+        },
+        Err(answer) => answer,
+    };
+    respond(shared, answer, is_gzip)
+}
+
+async fn serve_routed(
+    shared: &Shared,
+    peer: SocketAddr,
+    headers: &HeaderMap,
+    request: &RoutedRequest,
+    body: Incoming,
+) -> Result<Answer, ApiError> {
+    let user = match request.needs_login() {
+        true => Some(log_in(shared, peer, headers).await?),
+        false => None,
+    };
+    let admit = |user| shared.api.admit(&**shared.source.borrow(), request, user);
+    if let Some(user) = user {
+        admit(user)?;
+    }
+    let body = if request.is_change() { read_body(shared, body).await? } else { Vec::new() };
+    shared.source.borrow_mut().refresh();
+    // What the user may do has perhaps changed while the body came.
+    let viewer = user.map(admit).transpose()?;
+    let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), &body);
+    let answer = match reply {
+        ApiReply::Now(answer) => answer,
+        ApiReply::Later(outcome) => match timeout(shared.limits.action_timeout, outcome).await {
+            Ok(Ok(outcome)) => Answer::of_outcome(outcome),
+            Ok(Err(_)) => Answer::of_error(&ApiError::unavailable("the broker stops")),
+            Err(_) => Answer::of_error(&ApiError::unavailable("the broker takes too long")),
+        },
+    };
+    if let Some(viewer) = viewer.filter(|_| request.is_change()) {
+        audit(&viewer, peer, request, answer.status);
+    }
+    Ok(answer)
+}
+
+/// A line of the log for each change: who, from where, what, and what came of it. Bodies, which may have secrets, are left out.
+fn audit(viewer: &Viewer, peer: SocketAddr, request: &RoutedRequest, status: u16) {
+    let route = request.matched.route;
+    let names: Vec<_> = ["vhost", "name", "user", "source", "destination", "exchange", "component"]
+        .into_iter()
+        .filter_map(|key| Some(format!("{key}={:?}", request.matched.get(key)?)))
+        .collect();
+    let (method, pattern, names) = (route.method.name(), route.pattern, names.join(" "));
+    tracing::info!(target: "audit", user = %viewer.name, %peer, method, pattern, names, status, "a change was asked for");
+}
+
+/// The user of the request's credentials.
+async fn log_in(shared: &Shared, peer: SocketAddr, headers: &HeaderMap) -> Result<UserId, ApiError> {
+    let header = headers.get(header::AUTHORIZATION).ok_or_else(ApiError::login_failed)?;
+    let Some(credentials) = Credentials::of(header.as_bytes()) else { return Err(ApiError::login_failed()) };
+    let is_loopback = peer.ip().to_canonical().is_loopback();
+    let claim = shared.source.borrow().catalog().claim(&credentials.user, is_loopback);
+    let mark = claim.mark(&credentials.password, shared.api.key());
+    let is_known = claim.user.is_some() && shared.logins.borrow().is_verified(&mark);
+    let is_right = if is_known || claim.is_right_at_once(&credentials.password) {
+        true
+    } else if claim.is_quick() {
+        claim.verify(&credentials.password)
+    } else {
+        let (claim, password) = (claim.clone(), credentials.password.clone());
+        let verified = tokio::task::spawn_blocking(move || claim.verify(&password)).await;
+        verified.map_err(|_| ApiError::unavailable("passwords cannot be verified"))?
+    };
+    let admitted = match is_right {
+        true => shared.source.borrow().catalog().admit(claim.user, is_loopback).ok(),
+        false => None,
+    };
+    if let Some(user) = admitted {
+        shared.logins.borrow_mut().remember(mark);
+        return Ok(user);
+    }
+    let user = String::from_utf8_lossy(&credentials.user[..credentials.user.len().min(128)]).into_owned();
+    tracing::warn!(%peer, user, "a login to the management API was refused");
+    let delay = shared.logins.borrow_mut().count_failure(peer.ip(), now());
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
+    Err(ApiError::login_failed())
+}
+
+/// The whole body, up to the limit.
+async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Vec<u8>, ApiError> {
+    let max = shared.limits.body_bytes_max;
+    let too_long = || ApiError::new(413, "payload_too_large", format!("a body has {max} bytes at most"));
+    if body.size_hint().lower() > max as u64 {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    loop {
+        let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let Ok(frame) = timeout(shared.limits.body_timeout, frame).await else {
+            return Err(ApiError::new(408, "request_timeout", "the body takes too long"));
+        };
+        let Some(frame) = frame else { return Ok(bytes) };
+        let frame = frame.map_err(|error| ApiError::bad_request(format!("the body is malformed: {error}")))?;
+        let data: Bytes = frame.into_data().unwrap_or_default();
+        if bytes.len() + data.len() > max {
+            return Err(too_long());
+        }
+        bytes.extend_from_slice(&data);
+    }
+}
+
+/// Whether a list of encodings has gzip in it, and does not refuse it.
+fn takes_gzip(value: &HeaderValue) -> bool {
+    let Ok(text) = value.to_str() else { return false };
+    text.split(',').any(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip") || name == "*");
+        let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+        is_gzip && weight.is_none_or(|weight| weight > 0.0)
+    })
+}
+
+fn respond(shared: &Shared, answer: Answer, is_gzip: bool) -> Response<AnswerBytes> {
+    let is_long = match &answer.body {
+        AnswerBody::Rows(rows) => rows.rows_left() > ROWS_A_PIECE,
+        AnswerBody::Metrics(metrics) => metrics.is_long(),
+        _ => false,
+    };
+    let permit = is_long.then(|| LongAnswerPermit::take(&shared.long_answers, LONG_ANSWERS_MAX));
+    let (answer, permit) = match permit {
+        Some(None) => (Answer::of_error(&ApiError::unavailable("too many long answers are under way")), None),
+        permit => (answer, permit.flatten()),
+    };
+    let (body, is_compressed) = AnswerBytes::new(answer.body, &shared.source, is_gzip, permit);
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    let fixed = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::VARY, "accept, accept-encoding, origin"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    if answer.status == 401 {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"RabbitMQ Management\""));
+    }
+    if answer.status == 204 {
+        headers.remove(header::CONTENT_TYPE);
+    }
+    if is_compressed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    for (name, value) in answer.headers {
+        match HeaderValue::from_str(&value) {
+            Ok(value) => _ = headers.insert(HeaderName::from_static(name), value),
+            Err(error) => tracing::error!(%error, name, "a header of an answer cannot be written"),
+        }
+    }
+    response
+}

@@ -1,0 +1,86 @@
+//! The source: what a program gives to the API, and what it is asked to do.
+//!
+//! Enters: definitions, counts, live objects.  Leaves: actions, each with a reply that is awaited.
+
+use crate::api_error::ApiError;
+use crate::live::{
+    BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
+    QueueCounts, VhostCounts,
+};
+use crate::query::Query;
+use crate::request_body::RequestBody;
+use crate::route_path::RouteMatch;
+use catalog::{Catalog, ExchangeId, Name, QueueId, UserId, VhostId};
+use definitions::{DefinitionsFile, Json, UnusedSections};
+use tokio::sync::oneshot;
+
+/// What the API shows and does. Reading takes no time and waits for nobody; an action may.
+pub trait Source {
+    /// Takes in what has come since; called in front of each request, and every second.
+    fn refresh(&mut self);
+    /// A replica: it has what was changed by an action when the action is answered.
+    fn catalog(&self) -> &Catalog;
+    /// Parameters that have no effect here.
+    fn kept(&self) -> &UnusedSections;
+    fn facts(&self) -> &BrokerFacts;
+    fn counts(&self) -> BrokerCounts;
+    fn vhost_counts(&self, vhost: VhostId) -> VhostCounts;
+    fn exchange_counts(&self, exchange: ExchangeId) -> ExchangeCounts;
+    fn queue_counts(&self, queue: QueueId) -> QueueCounts;
+    fn connections(&self) -> &[LiveConnection];
+    fn channels(&self) -> &[LiveChannel];
+    fn consumers(&self) -> &[LiveConsumer];
+    fn federation_links(&self) -> &[LiveFederationLink];
+    /// Milliseconds since the epoch.
+    fn now_ms(&self) -> u64;
+    /// A random number that nobody can guess.
+    fn random(&mut self) -> u64;
+    /// Begins to do something. A reply that is dropped is one that the broker stops.
+    fn act(&mut self, action: Action, reply: ActionReply);
+}
+
+/// What is to be done, and for whom.
+pub struct Action {
+    /// With this user's permissions, where AMQP asks for some.
+    pub user: UserId,
+    pub user_name: Name,
+    pub kind: ActionKind,
+}
+
+/// What is to be done.
+pub enum ActionKind {
+    /// Take a definitions file in: all of it, or into one virtual host.
+    Import { file: Box<DefinitionsFile>, vhost: Option<VhostId> },
+    /// What a route says that changes something or takes messages. Path, query and body are the client's; the user may use the
+    /// route and the virtual host.
+    Route { matched: RouteMatch, query: Query, body: RequestBody, reason: Option<String> },
+}
+
+/// What came of an action.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ActionOutcome {
+    /// 201, with the value of `Location` if there is one.
+    Created(Option<String>),
+    /// 204: it is done, or was already.
+    Done,
+    /// 200 with a body.
+    Answer(Json),
+}
+
+/// Where the outcome of an action goes.
+pub struct ActionReply(oneshot::Sender<Result<ActionOutcome, ApiError>>);
+
+impl ActionReply {
+    /// With the end at which the outcome is awaited.
+    pub fn channel() -> (Self, oneshot::Receiver<Result<ActionOutcome, ApiError>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(sender), receiver)
+    }
+
+    /// Answers. Whoever asked may have gone.
+    pub fn send(self, outcome: Result<ActionOutcome, ApiError>) {
+        if self.0.send(outcome).is_err() {
+            tracing::debug!("nobody waits for the outcome of an action any more");
+        }
+    }
+}
