@@ -99,11 +99,7 @@ impl Forwarder {
         }
         match &*route.queues {
             [] => {}
-            [only] if self.identity.is_home(only.home) => {
-                let enqueued = dispatcher.enqueue_or_deliver(only.id, content, &mut kept, true, fx);
-                result.note(enqueued);
-            }
-            [only] => {
+            [only] if !self.identity.is_home(only.home) => {
                 send_publish(only.home, std::iter::once(only.id), content, &mut kept, publish.is_some(), fx);
                 result.await_shard(only.home, publish, confirms);
             }
@@ -400,6 +396,13 @@ impl Forwarder {
 }
 
 impl ForwardResult {
+    /// Of a publish to one queue of this shard.
+    pub fn of(enqueued: EnqueueResult) -> Self {
+        let mut result = ForwardResult::default();
+        result.note(enqueued);
+        result
+    }
+
     #[inline]
     fn note(&mut self, enqueued: EnqueueResult) {
         match enqueued {
