@@ -149,9 +149,16 @@ impl Channels {
     /// Whether a consumer accepts one more delivery.
     #[inline]
     pub fn accepts<E: Effects>(&self, key: ConsumerKey, fx: &E) -> bool {
-        let Some(consumer) = self.consumers.get(key) else { return false };
-        let Some(channel) = self.table.get(consumer.channel) else { return false };
-        consumer.has_credit() && channel.allows_delivery() && fx.has_capacity(channel.slot)
+        self.accepting(key, fx).is_some()
+    }
+
+    /// A consumer, if it accepts one more delivery.
+    #[inline]
+    pub fn accepting<E: Effects>(&self, key: ConsumerKey, fx: &E) -> Option<&Consumer> {
+        let consumer = self.consumers.get(key)?;
+        let channel = self.table.get(consumer.channel)?;
+        let accepts = consumer.has_credit() && channel.allows_delivery() && fx.has_capacity(channel.slot);
+        accepts.then_some(consumer)
     }
 
     /// Whether a consumer would accept more if only its connection did.

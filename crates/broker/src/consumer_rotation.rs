@@ -21,6 +21,8 @@ struct Place {
 #[derive(Clone, Copy)]
 struct TurnList {
     first: PlaceKey,
+    /// The consumer of that place, which is looked at for each message.
+    first_consumer: ConsumerRef,
     last: PlaceKey,
 }
 
@@ -132,23 +134,22 @@ impl ConsumerRotation {
             false => self.lower.get(&Reverse(priority)).copied(),
         };
         let list = self.put_behind(before, place);
-        self.set_list(priority, Some(list));
+        self.set_list(priority, list);
     }
 
     /// The consumer whose turn it is: the first that `accepts`. Those that do not leave the rotation; `accepts` notes that they
     /// are idle.
     #[inline]
     pub fn next(&mut self, mut accepts: impl FnMut(ConsumerRef) -> bool) -> Option<ConsumerRef> {
-        while let Some(TurnList { first, last }) = self.top {
-            let consumer = self.places.get(first)?.consumer;
-            if !accepts(consumer) {
+        while let Some(TurnList { first, first_consumer, last }) = self.top {
+            if !accepts(first_consumer) {
                 self.take_out(first);
                 continue;
             }
             if first != last {
                 self.move_to_end(first);
             }
-            return Some(consumer);
+            return Some(first_consumer);
         }
         None
     }
@@ -158,24 +159,23 @@ impl ConsumerRotation {
     fn move_to_end(&mut self, first: PlaceKey) {
         let Some(TurnList { last, .. }) = self.top else { return };
         let Some(next) = self.places.get(first).and_then(|place| place.behind) else { return };
-        if let Some(next) = self.places.get_mut(next) {
-            next.before = None;
-        }
-        let list = self.put_behind(Some(TurnList { first: next, last }), first);
-        self.top = Some(list);
+        let Some(place) = self.places.get_mut(next) else { return };
+        place.before = None;
+        let list = TurnList { first: next, first_consumer: place.consumer, last };
+        self.top = self.put_behind(Some(list), first);
     }
 
     /// Adds a place at the end of a list.
     #[inline]
-    fn put_behind(&mut self, list: Option<TurnList>, at: PlaceKey) -> TurnList {
+    fn put_behind(&mut self, list: Option<TurnList>, at: PlaceKey) -> Option<TurnList> {
         let before = list.map(|list| list.last);
-        if let Some(place) = self.places.get_mut(at) {
-            (place.before, place.behind) = (before, None);
-        }
+        let place = self.places.get_mut(at)?;
+        (place.before, place.behind) = (before, None);
+        let alone = TurnList { first: at, first_consumer: place.consumer, last: at };
         if let Some(before) = before.and_then(|before| self.places.get_mut(before)) {
             before.behind = Some(at);
         }
-        TurnList { first: list.map_or(at, |list| list.first), last: at }
+        Some(TurnList { last: at, ..list.unwrap_or(alone) })
     }
 
     /// Takes a consumer out of the rotation, if it is in it.
@@ -191,9 +191,13 @@ impl ConsumerRotation {
             true => self.top,
             false => self.lower.get(&Reverse(priority)).copied(),
         };
-        let Some(TurnList { first, last }) = list else { return };
+        let Some(TurnList { first, last, .. }) = list else { return };
         let ends = if first == at { behind } else { Some(first) }.zip(if last == at { before } else { Some(last) });
-        self.set_list(priority, ends.map(|(first, last)| TurnList { first, last }));
+        let list = ends.and_then(|(first, last)| {
+            let first_consumer = self.places.get(first)?.consumer;
+            Some(TurnList { first, first_consumer, last })
+        });
+        self.set_list(priority, list);
     }
 
     /// The list of a priority is this one; if it was the highest and is empty, the next takes its place.

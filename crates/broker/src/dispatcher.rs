@@ -7,7 +7,10 @@ use crate::channels::Channels;
 use crate::deferred_work::DeferredWork;
 use crate::effects::{AppendResult, Effects};
 use crate::flow_control::FlowControl;
-use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, ShardIdentity, StoredPosition};
+use crate::ids::{
+    ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, RemoteConsumerKey, ShardIdentity,
+    StoredPosition,
+};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::limits::CONSUMER_REMOVAL_WORK;
 use crate::message::{Content, Message};
@@ -34,6 +37,13 @@ pub(crate) enum EnqueueResult {
     Refused,
     /// The queue is closed: what is in the store of the message stays there.
     Closed,
+}
+
+/// The consumer that gets the next message of a queue.
+#[derive(Clone, Copy)]
+enum NextConsumer {
+    Local { key: ConsumerKey, ack_required: bool },
+    Remote(RemoteConsumerKey),
 }
 
 /// What became of a message that has left its queue for a consumer.
@@ -409,16 +419,24 @@ fn next_consumer<E: Effects>(
     channels: &mut Channels,
     remotes: &mut RemoteConsumers,
     fx: &E,
-) -> Option<ConsumerRef> {
-    queue.consumers.next(|consumer| match consumer {
-        ConsumerRef::Local(key) => {
-            let accepts = channels.accepts(key, fx);
-            if !accepts {
-                channels.await_capacity(key, fx);
+) -> Option<NextConsumer> {
+    let mut ack_required = false;
+    let consumer = queue.consumers.next(|consumer| match consumer {
+        ConsumerRef::Local(key) => match channels.accepting(key, fx) {
+            Some(consumer) => {
+                ack_required = !consumer.no_ack;
+                true
             }
-            accepts
-        }
+            None => {
+                channels.await_capacity(key, fx);
+                false
+            }
+        },
         ConsumerRef::Remote(key) => remotes.accepts(key),
+    })?;
+    Some(match consumer {
+        ConsumerRef::Local(key) => NextConsumer::Local { key, ack_required },
+        ConsumerRef::Remote(key) => NextConsumer::Remote(key),
     })
 }
 
@@ -429,7 +447,7 @@ fn deliver_or_send<E: Effects>(
     channels: &mut Channels,
     remotes: &mut RemoteConsumers,
     queue: &mut Queue,
-    consumer: ConsumerRef,
+    consumer: NextConsumer,
     position: QueuePosition,
     redelivered: bool,
     source: DispatchSource<'_>,
@@ -437,8 +455,7 @@ fn deliver_or_send<E: Effects>(
 ) -> DispatchResult {
     channels.delivered += 1;
     match consumer {
-        ConsumerRef::Local(key) => {
-            let ack_required = channels.consumer(key).is_some_and(|consumer| !consumer.no_ack);
+        NextConsumer::Local { key, ack_required } => {
             queue.unsettled += u64::from(ack_required);
             let payload = match source {
                 DispatchSource::Kept(message) => Payload::Kept(message),
@@ -453,7 +470,7 @@ fn deliver_or_send<E: Effects>(
             channels.deliver(key, position, redelivered, payload, fx);
             if ack_required { DispatchResult::Unsettled } else { DispatchResult::Taken }
         }
-        ConsumerRef::Remote(key) => {
+        NextConsumer::Remote(key) => {
             let Some(remote) = remotes.get_mut(key) else { return DispatchResult::Sent };
             let (shard, consumer, ack_required) = (remote.shard, remote.consumer, !remote.no_ack);
             queue.unsettled += u64::from(ack_required);
