@@ -10,7 +10,7 @@ use crate::{
     exchange::{RoutingTable, selection_cursor::SelectionCursor},
     ids::ExchangeId,
     index_set::IndexSet,
-    limits::SELECTION_WORK_MAX,
+    limits::{SEARCHES_ANEW_MAX, SELECTION_WORK_MAX},
     queue::QueueEntry,
     route::{QueueRoute, RouteDependence, RoutedQueue},
 };
@@ -42,8 +42,10 @@ struct KeyLookup {
 /// queue is chosen by a hash of it, as in RabbitMQ.
 ///
 /// It holds what it has found so that it may go on after any change of definitions: a queue or exchange that is gone by then
-/// gets nothing, and one that is new may get the message or not. A binding that it was about to look at may be gone: then
-/// it looks for the key at that exchange anew.
+/// gets nothing, and one that is new may get the message or not. Where definitions have changed before it has looked at all
+/// bindings, it begins again: one binding may have replaced another, and it would have come upon neither. It does so
+/// [`SEARCHES_ANEW_MAX`] times, and then goes on, so that changes that never end do not keep a message from its queues; if a
+/// binding that it was about to look at is gone, it looks for the key at that exchange anew.
 pub struct KeyedRoute {
     /// One behind the other.
     keys: Vec<u8>,
@@ -70,6 +72,8 @@ pub struct KeyedRoute {
     decided: RouteDependence,
     /// The version of the catalog and the last serial of a queue when it began.
     began: Option<(u64, u32)>,
+    /// How often it has begun again.
+    anew: u32,
 }
 
 impl KeyedRoute {
@@ -100,6 +104,7 @@ impl KeyedRoute {
             // The further keys are headers.
             decided: if is_one { RouteDependence::ByKey } else { RouteDependence::ByMessage },
             began: None,
+            anew: 0,
         };
         for (_, key) in all {
             search.keys.extend_from_slice(key);
@@ -130,6 +135,24 @@ impl KeyedRoute {
             + self.cursor.bytes()
             + self.lists_from.bytes()
             + self.queues.capacity() * size_of::<RoutedQueue>()
+    }
+
+    /// Begins again if definitions have changed, unless all bindings were looked at or it has begun again too often.
+    fn renew(&mut self, version: u64) {
+        let is_looking = self.current.is_some() || !self.to_visit.is_empty();
+        if self.began.is_none() || self.holds_at(version) || !is_looking || self.anew >= SEARCHES_ANEW_MAX {
+            return;
+        }
+        self.anew += 1;
+        self.began = None;
+        self.visited = IndexSet::default();
+        self.found = IndexSet::default();
+        self.to_visit.clear();
+        self.visit(self.from);
+        self.current = None;
+        self.lists.clear();
+        self.held.clear();
+        self.stamped = false;
     }
 
     fn key(&self, number: usize) -> Option<std::ops::Range<usize>> {
@@ -164,6 +187,7 @@ impl Catalog {
         properties: RawProperties<'_>,
         work_max: u64,
     ) -> Option<Arc<QueueRoute>> {
+        search.renew(self.version);
         let began = (self.version, self.queues.table.last_serial());
         let (_, last_serial) = *search.began.get_or_insert(began);
         let work_end = self.work.saturating_add(work_max);
