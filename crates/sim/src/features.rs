@@ -42,7 +42,7 @@ use crashes::EndReason;
 use delivery_checks::Suspicions;
 use disk_troubles::DiskTroubles;
 use live_damage::LiveDamage;
-use rest_checks::RestChecker;
+use rest_checks::{RestChecker, is_blocking};
 use shadow_model::ShadowModel;
 
 /// Clients that use every feature of one broker.
@@ -158,8 +158,8 @@ impl Workload for FeatureWorkload {
         self.suspicions.unexplained_flags.clear();
     }
 
-    fn end_rest(&mut self, _world: &mut SimulatedWorld) {
-        self.model.end_period();
+    fn end_rest(&mut self, world: &mut SimulatedWorld) {
+        self.model.end_period(is_blocking(world));
         if self.settings.durable.is_some() {
             self.model.store_at_rest();
         }

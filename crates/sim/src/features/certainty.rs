@@ -104,6 +104,7 @@ pub fn is_excused(world: &SimulatedWorld, model: &mut ShadowModel, at: usize, co
     let copy = model.paths.copy(copy, at);
     let target = &model.queues[dead];
     target.deliveries.contains_key(&copy)
+        || target.survival.has_lost(copy)
         || target.life.ending.is_some()
         || target.may_lose_messages
         || target.forgiven > 0
@@ -128,5 +129,21 @@ mod tests {
         assert!(!is_excused(&world, &mut model, queue, 1));
         world.pass(1);
         assert!(is_excused(&world, &mut model, queue, 1));
+    }
+
+    #[test]
+    fn an_expired_message_is_excused_by_its_dead_letter_that_damage_took() {
+        let mut world = SimulatedWorld::new(Settings::of(Mode::Features, 1), false);
+        let mut model = ShadowModel::new(true);
+        let queue = model.add_queue("q".into(), None, false);
+        let target = model.add_queue("dead".into(), None, false);
+        (model.queues[queue].traits.ttl_us, model.queues[queue].traits.dead) = (Some(0), Some(target));
+        for id in [1, 2] {
+            model.messages.insert(id, ShadowMessage::example(7));
+        }
+        world.pass(1);
+        model.queues[target].survival.lose(&[1].into());
+        assert!(is_excused(&world, &mut model, queue, 1));
+        assert!(!is_excused(&world, &mut model, queue, 2));
     }
 }

@@ -58,7 +58,7 @@ impl FeatureWorkload {
     /// The broker may crash after a rest.
     pub fn may_crash_at_rest(&mut self, world: &mut SimulatedWorld) {
         let Some(durable) = self.settings.durable else { return };
-        if self.model.period > 0 && world.chance.permille(durable.rest_crash_permille) {
+        if self.model.rested > 0 && world.chance.permille(durable.rest_crash_permille) {
             self.end_broker(world, &durable);
         }
     }

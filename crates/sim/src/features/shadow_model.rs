@@ -402,16 +402,20 @@ impl ShadowModel {
         queues.into_iter().next().filter(|&queue| is_only && self.queues[queue].life.ending.is_none())
     }
 
-    /// The world is at rest: all losses that were possible until now have happened.
-    pub fn end_period(&mut self) {
+    /// The world is at rest: all losses that were possible until now have happened, unless a limit blocks clients. The broker
+    /// has not read what those have sent last, nor noticed that they have gone: their channels will end in a later period.
+    pub fn end_period(&mut self, is_blocking: bool) {
         let newest = self.newest();
-        self.period += 1;
         self.rested = self.now;
         for at in 0..self.exchanges.len() {
             if self.is_still_bound(at) == Some(false) {
                 self.exchanges[at].life.ended = Some(self.now);
             }
         }
+        if is_blocking {
+            return;
+        }
+        self.period += 1;
         for queue in &mut self.queues {
             if std::mem::take(&mut queue.may_lose_messages) {
                 queue.forgiven = queue.forgiven.max(newest);

@@ -43,6 +43,8 @@ pub struct QueueSurvival {
     returned: BTreeSet<u64>,
     /// Messages that were purged, and the client knows it: they stay away, whatever comes (decision 0039).
     purged: BTreeSet<u64>,
+    /// The numbers of messages that damage has taken from the queue, dead letters among them.
+    damaged: BTreeSet<u64>,
     /// A confirm says that the queue is durable, although its declaration is not answered.
     pub is_proven: bool,
 }
@@ -58,8 +60,14 @@ impl QueueSurvival {
         self.purged.clear();
     }
 
+    /// Whether damage has taken a message, or a dead letter of it, from the queue.
+    pub fn has_lost(&self, copy: u64) -> bool {
+        self.damaged.contains(&number_of(copy))
+    }
+
     /// These messages are lost: nothing is owed in their place.
     pub fn lose(&mut self, numbers: &BTreeSet<u64>) {
+        self.damaged.extend(numbers);
         self.alternatives.retain(|&copy| !numbers.contains(&number_of(copy)));
     }
 }

@@ -31,9 +31,23 @@ fn model() -> (ShadowModel, [usize; 2]) {
 
 fn rest(model: &mut ShadowModel) {
     model.tick();
-    model.end_period();
+    model.end_period(false);
     model.store_at_rest();
     model.tick();
+}
+
+#[test]
+fn losses_go_on_while_a_limit_blocks_those_whose_channels_have_ended() {
+    let (mut model, [durable, _]) = model();
+    model.queues[durable].allow_losses(true);
+    let period = model.leaving_period();
+    model.end_period(true);
+    let queue = &model.queues[durable];
+    assert_eq!((queue.may_lose_messages, queue.forgiven, model.leaving_period()), (true, 0, period));
+    model.end_period(false);
+    let queue = &model.queues[durable];
+    assert_eq!((queue.may_lose_messages, queue.forgiven), (false, model.newest()));
+    assert!(queue.forgiven > 0 && model.leaving_period() > period);
 }
 
 #[test]
