@@ -154,3 +154,16 @@ fn it_has_no_descriptor() {
     let refused = a.register(poll.registry(), mio::Token(1)).expect_err("nothing to register");
     assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
 }
+
+#[test]
+fn a_connection_whose_sender_awaits_the_next_step_is_busy() {
+    // Chance leaves a part of a send, although there is space: no edge tells so before time passes.
+    let (mut near, _far, cable) = pair(&SimOptions { partial_permille: 1_000, ..SimOptions::faultless() });
+    while !matches!(near.send(&mut gather(&[7; 20])), Ok(SendOutcome::Blocked)) {}
+    for side in [SimSide::Left, SimSide::Right] {
+        cable.take_edges(side);
+    }
+    assert!(cable.is_busy());
+    cable.step();
+    assert!(cable.take_edges(SimSide::Left).writable);
+}

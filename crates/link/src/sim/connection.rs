@@ -289,10 +289,13 @@ impl SimConnection {
         self.state().outbound(side).heap_bytes
     }
 
-    /// Whether bytes are in flight, or an end has edges to take.
+    /// Whether bytes are in flight, an end has edges to take, or the next step raises one.
     pub fn is_busy(&self) -> bool {
         let state = self.state();
-        let under_way = |direction: &SimDirection| direction.bytes_per_step_max != Some(0) && direction.is_in_flight();
+        let under_way = |direction: &SimDirection| {
+            let resumes = direction.sender_blocked && direction.free_bytes() > 0;
+            resumes || direction.bytes_per_step_max != Some(0) && direction.is_in_flight()
+        };
         let awaited =
             |side: SimSide| state.edges[side.index()].any() && state.end_states[side.index()] != SimEndState::Closed;
         (!state.silent && state.directions.iter().any(under_way)) || awaited(SimSide::Left) || awaited(SimSide::Right)
