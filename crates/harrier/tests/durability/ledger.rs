@@ -283,6 +283,12 @@ impl Ledger {
                 };
             }
         }
+        // A commit is judged by messages that were certainly there for it to acknowledge.
+        let was_safe = |message: &CommittedMessage| {
+            let queue = before.queues.get(&message.queue);
+            queue.and_then(|queue| queue.states.get(&message.number)) == Some(&MessageState::Safe)
+        };
+        self.commits.retain(|commit| commit.iter().filter(|message| message.is_acknowledged).all(was_safe));
         self.letters = self.letters.since(&before.letters);
         self.definitions = self.definitions.since(&before.definitions);
         self

@@ -290,7 +290,11 @@ impl<'a> Traffic<'a> {
 
     /// Commits once more, which must fail. Says how.
     pub fn fail_at_a_commit(&mut self) -> String {
-        let transaction = self.fill_transaction().expect("a broker that runs");
+        // The broker may have met the error before, in writing something else.
+        let transaction = match self.fill_transaction() {
+            Ok(transaction) => transaction,
+            Err(error) => return error.to_string(),
+        };
         let error = self.committer.client.tx_commit(self.committer.channel).expect_err("the disk has errors");
         self.end_transaction(&transaction, false);
         error.to_string()
