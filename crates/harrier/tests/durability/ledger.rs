@@ -98,6 +98,8 @@ pub struct Ledger {
     published: Vec<PublishedMessage>,
     /// Commits without an answer, the part of each shard by itself: it is whole or did nothing.
     commits: Vec<Vec<CommittedMessage>>,
+    /// The queues of commits that are to be on one shard were declared over one connection.
+    pub are_committed_beside: bool,
     pub letters: LetterLedger,
     pub definitions: DefinitionLedger,
     /// Durable queues that were declared, and not deleted with an answer.

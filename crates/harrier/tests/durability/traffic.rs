@@ -92,9 +92,19 @@ impl<'a> Traffic<'a> {
         ledger.delete(DECLARED_ANEW);
         publisher.client.delete_queue(channel, DECLARED_ANEW, false, false)?;
         ledger.empty(DECLARED_ANEW);
-        for name in [DECLARED_ANEW, PURGED, COMMITTED[0], COMMITTED[1]] {
+        for name in [DECLARED_ANEW, PURGED] {
             declare_durable(&mut publisher, ledger, name, &[name])?;
         }
+        if !ledger.are_committed_beside {
+            // An earlier life may have ended between the two, on the shard of another connection.
+            ledger.delete(COMMITTED[0]);
+            publisher.client.delete_queue(channel, COMMITTED[0], false, false)?;
+            ledger.empty(COMMITTED[0]);
+        }
+        for name in COMMITTED_BESIDE {
+            declare_durable(&mut publisher, ledger, name, &[name])?;
+        }
+        ledger.are_committed_beside = true;
         declare_durable(&mut consumer, ledger, COMMITTED[2], &[COMMITTED[2]])?;
         let arguments = Table::new().with("x-max-priority", Value::U8(PRIORITY_MAX)).expect("a short name");
         declare_with(&mut publisher, ledger, RANKED, arguments, &[RANKED])?;
