@@ -146,11 +146,12 @@ impl Commits<'_> {
         let (exchange, routing_key) = (content.exchange, content.routing_key);
         let route = match further_keys {
             None => self.publishing.route(slot, key, exchange, routing_key, properties),
-            Some(keys) => self.publishing.route_copies(slot, exchange, routing_key, keys, properties),
+            Some(keys) => self.publishing.route_copies((slot, key), exchange, routing_key, keys, properties),
         };
         let Ok(route) = route else { return };
         let Some(channel) = self.publishing.data.dispatcher.channels.get_mut(key) else { return };
         channel.confirms.published += 1;
+        let counted = channel.route_cache.as_ref().map(|cache| cache.exchange_id);
         let publish = Some(PublishKey { channel: key, number: channel.confirms.published });
         let route = match route {
             Ok(route) => route,
@@ -161,6 +162,7 @@ impl Commits<'_> {
                 return self.publishing.defer_publish(Box::new(deferred));
             }
         };
+        self.publishing.data.count_route(counted, &route);
         self.publishing.forward((slot, commit.number), &route, &content, mandatory, publish, fx);
     }
 }

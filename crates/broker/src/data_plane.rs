@@ -8,11 +8,12 @@ use crate::forwarder::Forwarder;
 use crate::ids::{ChannelKey, ShardIdentity};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::message::{Content, Message};
+use crate::message_stats::ExchangeCounts;
 use crate::page::PageSummary;
 use crate::pending_purges::Purges;
 use crate::sessions::Sessions;
 use crate::shard_answers::RemoteResult;
-use catalog::{Catalog, QueueId};
+use catalog::{Catalog, ExchangeId, QueueId, QueueRoute};
 
 /// Messages, and what waits for them.
 pub(crate) struct DataPlane {
@@ -25,6 +26,9 @@ pub(crate) struct DataPlane {
     pub has_backlog: bool,
     /// Messages published since the start.
     pub published: u64,
+    /// Of these, those on channels with confirms.
+    pub published_confirm: u64,
+    pub exchanges: ExchangeCounts,
 }
 
 impl DataPlane {
@@ -37,6 +41,8 @@ impl DataPlane {
             purges: Purges::default(),
             has_backlog: false,
             published: 0,
+            published_confirm: 0,
+            exchanges: ExchangeCounts::default(),
         }
     }
 
@@ -74,6 +80,14 @@ impl DataPlane {
     #[cold]
     fn note_backlog(&mut self) {
         self.has_backlog = self.dispatcher.queues.has_due_work();
+    }
+
+    /// A message was published to an exchange, and its route is known.
+    #[inline]
+    pub fn count_route(&mut self, exchange: Option<ExchangeId>, route: &QueueRoute) {
+        if let Some(exchange) = exchange {
+            self.exchanges.count(exchange, route.queues.len() as u64);
+        }
     }
 
     /// A channel may accept more deliveries.

@@ -12,6 +12,7 @@ use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
 use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
 use crate::message::{BodyRef, Content};
+use crate::message_stats::ChannelStats;
 use crate::publish_answers::PublishAnswers;
 use crate::publish_route::{PublishRouteCache, same};
 use crate::session_state::ReadControl;
@@ -94,7 +95,7 @@ impl Publishing<'_> {
         }
         let route = match &rewrite {
             Some(rewrite) if !rewrite.keys.is_empty() => {
-                self.route_copies(slot, publish.exchange, publish.routing_key, &rewrite.keys, properties)?
+                self.route_copies((slot, key), publish.exchange, publish.routing_key, &rewrite.keys, properties)?
             }
             _ => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
         };
@@ -112,10 +113,12 @@ impl Publishing<'_> {
             bcc: rewrite.as_ref().map_or(&[], |rewrite| rewrite.bcc.as_slice()),
             arrived_us: self.data.dispatcher.now_us,
         };
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let channel = self.data.dispatcher.channels.count_publish(key)?;
+        let exchange = channel.route_cache.as_ref().map(|cache| cache.exchange_id);
         let awaited = match &mut channel.mode {
             ChannelMode::Plain => None,
             ChannelMode::Confirm => {
+                self.data.published_confirm += 1;
                 channel.confirms.published += 1;
                 self.data.confirms.mark_due(key, &mut channel.confirms);
                 Some(PublishKey { channel: key, number: channel.confirms.published })
@@ -150,6 +153,7 @@ impl Publishing<'_> {
             }
         };
         let dead_letters = self.data.dispatcher.queues.housekeeping.dead_letters.pushed();
+        self.data.count_route(exchange, &route);
         self.forward((slot, number), &route, &content, publish.mandatory, awaited, fx);
         if self.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
             self.data.dispatcher.flow.slow_dead_letter_queue = None;
@@ -195,7 +199,7 @@ impl Publishing<'_> {
     /// A publish that is a duplicate: it goes nowhere, and is confirmed.
     pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let channel = self.data.dispatcher.channels.count_publish(key)?;
         self.data.published += 1;
         if matches!(channel.mode, ChannelMode::Confirm) {
             channel.confirms.published += 1;
@@ -207,7 +211,7 @@ impl Publishing<'_> {
     /// A publish that nobody will accept: it goes nowhere, and is refused (`basic.nack`) if its channel has confirms.
     pub fn publish_refused(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let channel = self.data.dispatcher.channels.count_publish(key)?;
         if matches!(channel.mode, ChannelMode::Confirm) {
             channel.confirms.published += 1;
             channel.confirms.refused.insert(channel.confirms.published);
@@ -315,13 +319,16 @@ impl Publishing<'_> {
     /// has ended.
     pub fn route_copies(
         &mut self,
-        slot: ConnectionSlot,
-        exchange: &[u8],
+        (slot, key): (ConnectionSlot, ChannelKey),
+        name: &[u8],
         routing_key: &[u8],
         further_keys: &[Box<[u8]>],
         properties: RawProperties<'_>,
     ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
-        let exchange = self.exchange(slot, exchange)?;
+        let exchange = self.exchange(slot, name)?;
+        // What is counted for the exchange finds it there.
+        let cache = PublishRouteCache::new(self.catalog.version(), name, exchange);
+        self.data.dispatcher.channels.open_channel(key)?.route_cache = Some(Box::new(cache));
         let mut search = Box::new(carbon_copies::search_all(exchange, routing_key, further_keys));
         let work = &mut self.data.dispatcher.work;
         let route = carbon_copies::continue_search(&mut search, properties, self.catalog, work);
@@ -368,6 +375,7 @@ impl Publishing<'_> {
             stamped = changed;
             content.properties = &stamped;
         }
+        self.data.count_route(Some(publish.search.exchange()), &route);
         let is_open = self.data.dispatcher.channels.get(publish.channel).is_some_and(|channel| !channel.closing);
         if route.is_empty() && !is_open {
             // Nobody is there to get it back.
@@ -496,6 +504,10 @@ impl Publishing<'_> {
             return true;
         }
         self.data.forwarder.unroutable += 1;
+        if let Some(key) = self.sessions.channel_key(slot, number) {
+            let count = |stats: &mut ChannelStats| *stats.unroutable(mandatory) += 1;
+            self.data.dispatcher.channels.count(key, count);
+        }
         if mandatory {
             let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
             fx.return_message(slot, number, &refusal, *content);
