@@ -1,11 +1,12 @@
 //! A connection: a link, the parser of its bytes, and the state of its login and its end.
 
 use crate::connection_limits::Reservation;
+use crate::connection_traffic::ConnectionTraffic;
 use crate::link_id::FederationLinkId;
 use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
 use link::{FilledMemory, Link};
-use session::{BodyRoom, Heartbeat, Inbound};
+use session::{BodyRoom, Heartbeat, Inbound, Tuning};
 use slab::Pool;
 use std::time::Instant;
 use verbs::RdmaToken;
@@ -53,6 +54,16 @@ pub(crate) struct Connection {
     pub half_close: HalfClose,
     /// When the phase must be over, unless it is `Open`.
     pub deadline: Instant,
+    pub connected_at: Instant,
+    /// The SASL mechanism by which the client has logged in.
+    pub mechanism: Box<str>,
+    /// What the client says about itself, in wire form; empty if it is too long to be kept.
+    pub client_properties: Box<[u8]>,
+    /// What was negotiated.
+    pub tuning: Option<Tuning>,
+    pub traffic: ConnectionTraffic,
+    /// A reader of reports knows it as it is.
+    pub is_reported: bool,
     /// When bytes last arrived.
     pub received_at: Instant,
     /// When bytes were last sent.
@@ -102,6 +113,12 @@ impl Connection {
             phase: ConnectionPhase::Greeting,
             half_close: HalfClose::Open,
             deadline,
+            connected_at: now,
+            mechanism: Box::default(),
+            client_properties: Box::default(),
+            tuning: None,
+            traffic: ConnectionTraffic::default(),
+            is_reported: false,
             received_at: now,
             sent_at: now,
             heartbeat: None,

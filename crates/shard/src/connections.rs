@@ -3,7 +3,7 @@
 use crate::connection::{Connection, ConnectionPhase};
 use crate::limits::CLOSE_TIMEOUT;
 use crate::timers::ConnectionTimers;
-use broker::ConnectionSlot;
+use broker::{ChangeList, ConnectionSlot};
 use session::BodyRoom;
 use slab::Pool;
 use std::time::Instant;
@@ -21,6 +21,8 @@ pub(crate) struct Connections {
     timers: ConnectionTimers,
     /// Memory of all connections for bodies in which nothing has arrived.
     body_room: BodyRoom,
+    /// By slot and serial number.
+    pub changes: ChangeList<(ConnectionSlot, u32)>,
 }
 
 impl Connections {
@@ -40,6 +42,7 @@ impl Connections {
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
+        self.changes.note((slot, connection.serial));
         self.slots[index] = Some(connection);
         self.set_timer(slot, deadline);
         slot
@@ -49,6 +52,7 @@ impl Connections {
     pub fn remove(&mut self, slot: ConnectionSlot) -> Option<Box<Connection>> {
         let connection = self.slots.get_mut(slot.index())?.take()?;
         self.replace_room(connection.body_room, BodyRoom::default());
+        self.changes.note_gone((slot, connection.serial));
         self.free.push(slot);
         Some(connection)
     }
@@ -65,6 +69,22 @@ impl Connections {
 
     pub fn len(&self) -> usize {
         self.slots.iter().flatten().count()
+    }
+
+    /// Slots that were ever in use.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A connection has changed: whoever knew it as it was is to be told.
+    #[inline]
+    pub fn note_change(&mut self, slot: ConnectionSlot) {
+        if let Some(Some(connection)) = self.slots.get_mut(slot.index())
+            && connection.is_reported
+        {
+            connection.is_reported = false;
+            self.changes.note((slot, connection.serial));
+        }
     }
 
     /// Every slot that was ever in use.
@@ -115,6 +135,7 @@ impl Connections {
             let before = std::mem::replace(&mut connection.body_room, room);
             self.replace_room(before, room);
         }
+        self.note_change(slot);
     }
 
     #[inline]
@@ -158,6 +179,7 @@ impl Connections {
         if let Some(connection) = self.get_mut(slot) {
             connection.phase = phase;
             connection.deadline = now + CLOSE_TIMEOUT;
+            self.note_change(slot);
             self.set_timer(slot, now + CLOSE_TIMEOUT);
         }
     }

@@ -12,7 +12,7 @@ use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
 use crate::limits::{RECEIVE_BUFFER_BYTES, SCARCE_RECEIVE_BYTES, TURN_BYTES};
 use crate::link_context::LinkContext;
-use crate::login::{LoginRequest, LoginService};
+use crate::login::{LoginRequest, LoginService, kept_properties};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
@@ -165,6 +165,7 @@ impl Dispatcher {
                 {
                     connection.inbound.greet_with(greeting);
                 }
+                connection.traffic.count_received(bytes + lent_bytes);
                 Some(bytes + lent_bytes)
             }
             Ok(ReceiveOutcome::Idle) => {
@@ -305,6 +306,7 @@ impl Dispatcher {
             EventOutcome::Tuned(tuning) => {
                 if let Some(connection) = sessions.connections.get_mut(slot) {
                     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
+                    connection.tuning = Some(tuning);
                 }
             }
             EventOutcome::UpdateSecret => {
@@ -524,11 +526,14 @@ fn dispatch_event(
         }
         Event::ChannelOpened { channel } => EventOutcome::OpenChannel { channel },
         Event::ChannelClosed { channel, .. } => EventOutcome::CloseChannel { channel },
-        Event::Login { mechanism, response, capabilities, .. } => EventOutcome::LogIn(LoginRequest {
-            mechanism: mechanism.as_bytes().into(),
-            response: response.into(),
-            capabilities,
-        }),
+        Event::Login { mechanism, response, client_properties, capabilities, .. } => {
+            EventOutcome::LogIn(LoginRequest {
+                mechanism: mechanism.as_bytes().into(),
+                response: response.into(),
+                client_properties: kept_properties(client_properties),
+                capabilities,
+            })
+        }
         Event::Open { vhost } => EventOutcome::OpenVhost { vhost: vhost.as_bytes().into() },
         Event::Tuned(tuning) => EventOutcome::Tuned(tuning),
         Event::CloseRequested { .. } | Event::CloseOk => EventOutcome::Close,

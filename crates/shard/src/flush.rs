@@ -33,16 +33,19 @@ pub(crate) fn flush_output(
     }
     if !output.out.is_empty() {
         connection.sent_at = now;
+        let bytes = output.out.bytes();
         match connection.link.send(output.out.gather_mut()) {
             Ok(SendOutcome::Drained) => {}
             Ok(SendOutcome::Blocked) => output.blocked = true,
             Err(error) => return FlushOutcome::Failed(error),
         }
+        connection.traffic.count_sent(bytes - output.out.bytes());
     }
     if output.out.is_empty() && connection.half_close == HalfClose::Pending {
         connection.link.close_sending();
         connection.half_close = HalfClose::Closed;
     }
+    connections.note_change(slot);
     FlushOutcome::Flushed
 }
 

@@ -1,7 +1,7 @@
 //! Logins: which user a client is, by password (here or on a verifier thread), certificate or token.
 
 use crate::connection::{Connection, ConnectionPhase};
-use crate::limits::LOGGED_NAME_BYTES_MAX;
+use crate::limits::{CLIENT_PROPERTIES_BYTES_MAX, LOGGED_NAME_BYTES_MAX};
 use crate::login_attempt::LoginAttempt;
 use crate::login_source::LoginSource;
 use crate::mailbox::ShardWaker;
@@ -18,7 +18,7 @@ use session::{Capabilities, Greeting};
 use std::sync::Arc;
 use std::time::Instant;
 use verbs::RdmaToken;
-use wire::ShortStr;
+use wire::{ShortStr, TableRef};
 
 /// How clients log in by their certificates (SASL EXTERNAL).
 #[derive(Clone)]
@@ -33,7 +33,15 @@ pub struct ExternalMechanism {
 pub(crate) struct LoginRequest {
     pub mechanism: Vec<u8>,
     pub response: Vec<u8>,
+    /// In wire form; empty if they are too long to be kept.
+    pub client_properties: Box<[u8]>,
     pub capabilities: Capabilities,
+}
+
+/// What a client says about itself, if it is short enough to be kept.
+pub(crate) fn kept_properties(properties: TableRef<'_>) -> Box<[u8]> {
+    let bytes = properties.as_bytes();
+    if bytes.len() > CLIENT_PROPERTIES_BYTES_MAX { Box::default() } else { bytes.into() }
 }
 
 /// The logins of one shard.
@@ -62,6 +70,8 @@ impl LoginService {
     pub fn log_in(&mut self, sessions: &mut Sessions, slot: ConnectionSlot, request: LoginRequest, now: Instant) {
         let Some(connection) = sessions.connections.get_mut(slot) else { return };
         connection.capabilities = request.capabilities;
+        connection.client_properties = request.client_properties;
+        connection.mechanism = String::from_utf8_lossy(&request.mechanism).into();
         let is_loopback = connection.link.peer().is_loopback;
         let mechanism = ShortStr::new(&request.mechanism).unwrap_or(ShortStr::EMPTY);
         let catalog = sessions.broker.catalog();

@@ -2,7 +2,7 @@
 
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
-use crate::login::LoginRequest;
+use crate::login::{LoginRequest, kept_properties};
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
 use crate::memory_account::MemoryAccount;
 use crate::sessions::Sessions;
@@ -103,9 +103,10 @@ impl LoginClient {
         self.write_start(mechanism, response);
         let mut request = None;
         self.deliver(sessions, |event| {
-            let Event::Login { mechanism, response, capabilities, .. } = event else { return };
+            let Event::Login { mechanism, response, client_properties, capabilities, .. } = event else { return };
+            let client_properties = kept_properties(client_properties);
             let mechanism = mechanism.as_bytes().into();
-            request = Some(LoginRequest { mechanism, response: response.into(), capabilities });
+            request = Some(LoginRequest { mechanism, response: response.into(), client_properties, capabilities });
         });
         request.expect("a login")
     }
