@@ -18,6 +18,7 @@ mod expected_routing;
 mod feature_settings;
 mod model_endings;
 mod queue_arguments;
+mod report_reader;
 mod requests;
 mod rest_checks;
 mod shadow_model;
@@ -40,7 +41,8 @@ use client_events::EventHandler;
 use crashes::EndReason;
 use delivery_checks::Suspicions;
 use disk_troubles::DiskTroubles;
-use rest_checks::RestChecker;
+use report_reader::ReportReader;
+use rest_checks::{RestChecker, is_blocking};
 use shadow_model::ShadowModel;
 
 /// Clients that use every feature of one broker.
@@ -52,6 +54,7 @@ pub struct FeatureWorkload {
     /// The model's time and the digest at the last quiet round.
     progress: (ModelTime, u64),
     troubles: DiskTroubles,
+    reader: ReportReader,
     /// Why the broker closes all connections.
     ending: Option<EndReason>,
 }
@@ -67,6 +70,7 @@ impl FeatureWorkload {
             steps_left: features.steps,
             progress: (0, 0),
             troubles: DiskTroubles::default(),
+            reader: ReportReader::default(),
             ending: None,
         }
     }
@@ -144,6 +148,10 @@ impl Workload for FeatureWorkload {
         self.model.tick();
         let checker = RestChecker::new(world, &self.model, &self.suspicions);
         if let Some(violation) = checker.violation() {
+            world.trace.fail(violation);
+        }
+        self.reader.read(world);
+        if let Some(violation) = self.reader.violation(world, is_blocking(world)) {
             world.trace.fail(violation);
         }
         self.suspicions.disorder.clear();
