@@ -19,6 +19,7 @@ use crate::ledger::{OldestDelivery, SettlementOutcome};
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
 use crate::message::{BodyRef, Content, Message};
+use crate::observer::Observer;
 use crate::page::{PageSummary, PagedMessage};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
@@ -97,16 +98,13 @@ impl Broker {
 
     /// Counts since the start.
     pub fn counters(&self) -> BrokerCounters {
-        BrokerCounters {
-            published: self.data.published,
-            delivered: self.data.dispatcher.channels.delivered,
-            unroutable: self.data.forwarder.unroutable,
-            dead_letters_dropped: self.data.dead_letters.dropped
-                + self.data.dispatcher.queues.housekeeping.dead_letters.dropped(),
-            queues_closed: self.data.dispatcher.queues.closed,
-            work: self.data.dispatcher.work.done(),
-            work_per_turn_max: self.data.dispatcher.work.most(),
-        }
+        BrokerCounters::of(&self.data)
+    }
+
+    /// What this shard has counted and holds, for those who watch it.
+    pub fn observer(&mut self) -> Observer<'_> {
+        let Broker { identity, sessions, data, .. } = self;
+        Observer { identity: *identity, sessions, data }
     }
 
     /// Every queue that lives here.

@@ -1,5 +1,6 @@
 //! How a broker core is set up, and what it counts.
 
+use crate::data_plane::DataPlane;
 use catalog::ShardId;
 
 /// How a broker core is set up.
@@ -34,4 +35,19 @@ pub struct BrokerCounters {
     pub work: u64,
     /// The most that one of them has done.
     pub work_per_turn_max: u64,
+}
+
+impl BrokerCounters {
+    pub(crate) fn of(data: &DataPlane) -> BrokerCounters {
+        let DataPlane { dispatcher, forwarder, dead_letters, .. } = data;
+        BrokerCounters {
+            published: data.published,
+            delivered: dispatcher.channels.delivered,
+            unroutable: forwarder.unroutable,
+            dead_letters_dropped: dead_letters.dropped + dispatcher.queues.housekeeping.dead_letters.dropped(),
+            queues_closed: dispatcher.queues.closed,
+            work: dispatcher.work.done(),
+            work_per_turn_max: dispatcher.work.most(),
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! A channel: its delivery tags, its consumers, and how its publishes are made safe.
 
+use crate::change_list::ChangeList;
 use crate::channel_confirms::ChannelConfirms;
 use crate::direct_reply::ReplyConsumer;
-use crate::ids::{ConnectionSlot, ConsumerKey};
+use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey};
 use crate::ledger::{Ledger, SettlementOutcome};
+use crate::message_stats::ChannelStats;
 use crate::publish_route::PublishRouteCache;
 use crate::transaction::{Transaction, TransactionOperation};
 use crate::waiting_consumers::WaitingConsumers;
@@ -45,6 +47,11 @@ pub struct Channel {
     /// The client accepts deliveries (`channel.flow`).
     pub flow: bool,
     pub mode: ChannelMode,
+    /// Counts since they were folded, and those before. Few channels have any: they are not in the channel.
+    pub stats: ChannelStats,
+    folded: Option<Box<ChannelStats>>,
+    /// A reader of reports knows it as it is.
+    pub is_reported: bool,
     /// Numbers of the publishes that await confirms, or that a commit awaits.
     pub confirms: ChannelConfirms,
     pub route_cache: Option<Box<PublishRouteCache>>,
@@ -71,6 +78,9 @@ impl Channel {
             unsettled: 0,
             flow: true,
             mode: ChannelMode::Plain,
+            stats: ChannelStats::default(),
+            folded: None,
+            is_reported: false,
             confirms: ChannelConfirms::default(),
             route_cache: None,
             last_queue: "".into(),
@@ -84,6 +94,31 @@ impl Channel {
     #[inline]
     pub fn allows_delivery(&self) -> bool {
         self.flow && (self.prefetch_shared == 0 || self.unsettled < self.prefetch_shared)
+    }
+
+    /// All that it has counted.
+    pub(crate) fn all_stats(&self) -> ChannelStats {
+        let mut stats = self.stats;
+        stats += self.folded.as_deref().copied().unwrap_or_default();
+        stats
+    }
+
+    /// What it has counted since this was last asked.
+    pub(crate) fn fold_stats(&mut self) -> ChannelStats {
+        let stats = std::mem::take(&mut self.stats);
+        if stats != ChannelStats::default() {
+            **self.folded.get_or_insert_default() += stats;
+        }
+        stats
+    }
+
+    /// It has changed: whoever knew it as it was is to be told.
+    #[inline]
+    pub(crate) fn note_change(&mut self, key: ChannelKey, changes: &mut ChangeList<ChannelKey>) {
+        if self.is_reported {
+            self.is_reported = false;
+            changes.note(key);
+        }
     }
 
     /// The channel is closed: it gets no more deliveries, replies or confirms, and what its transaction would have settled is

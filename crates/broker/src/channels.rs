@@ -1,14 +1,17 @@
 //! The channels of this shard and their consumers: who accepts a delivery, and what was delivered and not settled.
 
 use crate::channel::{Channel, not_open};
+use crate::channel_counts::ChannelCounts;
 use crate::consumer::{Consumer, ConsumerState, ParkedDelivery, window_of};
 use crate::direct_reply::ReplyAddress;
 use crate::effects::{Delivery, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
 use crate::ledger::UnsettledDelivery;
 use crate::message::Content;
+use crate::message_stats::ChannelStats;
 use crate::paged_slot_map::PagedSlotMap;
 use crate::payload::Payload;
+use crate::publish_route::PublishRouteCache;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
 use std::collections::VecDeque;
@@ -30,6 +33,7 @@ pub(crate) struct Channels {
     unsettled: usize,
     /// Messages delivered or sent to consumers since the start.
     pub delivered: u64,
+    pub counts: ChannelCounts,
 }
 
 impl Channels {
@@ -43,11 +47,64 @@ impl Channels {
             awaiting_output: Vec::new(),
             unsettled: 0,
             delivered: 0,
+            counts: ChannelCounts::default(),
         }
     }
 
     pub fn open(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> ChannelKey {
-        self.table.insert(Channel::new(slot, number))
+        let key = self.table.insert(Channel::new(slot, number));
+        self.counts.opened += 1;
+        self.counts.changes.note(key);
+        key
+    }
+
+    /// A channel has changed: whoever knew it as it was is to be told.
+    #[inline]
+    pub fn note_change(&mut self, key: ChannelKey) {
+        if let Some(channel) = self.table.get_mut(key) {
+            channel.note_change(key, &mut self.counts.changes);
+        }
+    }
+
+    /// A channel publishes a message. Returns it.
+    #[inline]
+    pub fn count_publish(&mut self, key: ChannelKey) -> Result<&mut Channel, Refusal> {
+        let channel = self.table.get_mut(key).ok_or_else(not_open)?;
+        channel.stats.publish += 1;
+        channel.note_change(key, &mut self.counts.changes);
+        Ok(channel)
+    }
+
+    /// A channel publishes to another exchange, or its route has changed.
+    pub fn replace_route(&mut self, key: ChannelKey, cache: Box<PublishRouteCache>) {
+        if let Some(channel) = self.table.get_mut(key) {
+            self.counts.replace_route(channel, cache);
+        }
+    }
+
+    /// Adds what a channel has counted to the sums.
+    pub fn fold_counts(&mut self, key: ChannelKey) {
+        if let Some(channel) = self.table.get_mut(key) {
+            self.counts.fold(channel);
+        }
+    }
+
+    /// Counts something rare of a channel.
+    #[cold]
+    pub fn count(&mut self, key: ChannelKey, count: impl Fn(&mut ChannelStats)) {
+        if let Some(channel) = self.table.get_mut(key) {
+            count(&mut channel.stats);
+            self.note_change(key);
+        }
+    }
+
+    /// Deliveries of a channel are settled, so many of them acknowledged.
+    #[inline]
+    pub fn count_acks(&mut self, key: ChannelKey, deliveries: u64) {
+        if let Some(channel) = self.table.get_mut(key) {
+            channel.stats.ack += deliveries;
+            channel.note_change(key, &mut self.counts.changes);
+        }
     }
 
     /// A channel is closed: it gets nothing more. Its consumers and deliveries are still to be taken from it.
@@ -59,7 +116,11 @@ impl Channels {
 
     /// Removes a channel, whose consumers are gone.
     pub fn remove(&mut self, key: ChannelKey) {
-        self.table.remove(key);
+        if let Some(mut channel) = self.table.remove(key) {
+            self.counts.fold(&mut channel);
+            self.counts.closed += 1;
+            self.counts.changes.note_gone(key);
+        }
     }
 
     #[inline]
@@ -76,6 +137,16 @@ impl Channels {
     #[inline]
     pub fn open_channel(&mut self, key: ChannelKey) -> Result<&mut Channel, Refusal> {
         self.table.get_mut(key).ok_or_else(not_open)
+    }
+
+    /// The channels, to read.
+    pub fn table(&self) -> &PagedSlotMap<ChannelKey, Channel> {
+        &self.table
+    }
+
+    /// The consumers, to read.
+    pub fn consumers(&self) -> &PagedSlotMap<ConsumerKey, Consumer> {
+        &self.consumers
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
@@ -125,12 +196,16 @@ impl Channels {
         if let Some(channel) = self.table.get_mut(channel) {
             channel.consumers.insert(tag, key);
         }
+        self.counts.consumer_changes.note(key);
+        self.note_change(channel);
         key
     }
 
     /// Removes a consumer that its queue no longer serves: its parked deliveries return to the queue.
     pub fn remove_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         let Some(consumer) = self.consumers.remove(key) else { return };
+        self.counts.consumer_changes.note_gone(key);
+        self.note_change(consumer.channel);
         for parked in consumer.parked {
             fx.batch(consumer.home).push(ShardMessage::Returned {
                 queue: consumer.queue,
@@ -271,7 +346,14 @@ impl Channels {
         let tag = if consumer.no_ack { channel.ledger.assign_settled() } else { channel.ledger.next_tag() };
         let content = payload.content();
         fx.deliver(channel.slot, channel.number, Delivery { consumer_tag: &consumer.tag, tag, redelivered, content });
-        if !consumer.no_ack {
+        if redelivered {
+            channel.stats.redeliver += 1;
+        }
+        channel.note_change(consumer.channel, &mut self.counts.changes);
+        if consumer.no_ack {
+            channel.stats.deliver_no_ack += 1;
+        } else {
+            channel.stats.deliver += 1;
             consumer.unsettled += 1;
             channel.unsettled += 1;
             let message = payload.keep(fx.pool());
@@ -304,6 +386,10 @@ impl Channels {
             channel.ledger.assign_unsettled(delivery);
             self.unsettled += 1;
         }
+        self.count(key, |stats| {
+            stats.redeliver += u64::from(redelivered);
+            *if ack_required { &mut stats.get } else { &mut stats.get_no_ack } += 1;
+        });
     }
 
     /// A delivery from a queue of another shard: it is parked if its consumer does not accept it now.
@@ -424,6 +510,7 @@ impl Channels {
         self.delivered += 1;
         let delivery = Delivery { consumer_tag: &consumer.tag, tag, redelivered: false, content: *content };
         fx.deliver(channel.slot, channel.number, delivery);
+        self.count(address.channel, |stats| stats.deliver_no_ack += 1);
     }
 }
 
@@ -450,6 +537,8 @@ mod tests {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(home),
             no_ack: false,
+            exclusive: false,
+            arguments: Box::default(),
             prefetch,
             unsettled: 0,
             priority: 0,

@@ -89,22 +89,29 @@ impl Commands<'_> {
             Method::BasicCancelOk(_) => {}
             Method::ChannelFlow(flow) => {
                 self.channels().open_channel(key)?.flow = flow.active;
+                self.channels().note_change(key);
                 fx.reply(slot, number, Method::ChannelFlowOk(channel::FlowOk { active: flow.active }));
                 self.requests.control.wake_channel(key, fx);
             }
             Method::ConfirmSelect(select) => {
+                // What it has published so far was without confirms.
+                self.channels().fold_counts(key);
                 self.channels().open_channel(key)?.select_confirms()?;
+                self.channels().note_change(key);
                 reply(select.no_wait, Method::ConfirmSelectOk(confirm::SelectOk {}));
             }
             Method::TxSelect(_) => {
                 self.channels().open_channel(key)?.select_transactions()?;
+                self.channels().note_change(key);
                 reply(false, Method::TxSelectOk(tx::SelectOk {}));
             }
             Method::TxCommit(_) => {
+                self.channels().note_change(key);
                 return Commits { publishing: self.requests.control.publishing() }.begin(slot, number, key, fx);
             }
             Method::TxRollback(_) => {
                 self.channels().open_channel(key)?.roll_back()?;
+                self.channels().note_change(key);
                 reply(false, Method::TxRollbackOk(tx::RollbackOk {}));
             }
             Method::ExchangeDeclare(declare) => return self.declare_exchange(origin, declare, fx),
@@ -177,7 +184,9 @@ impl Commands<'_> {
     ) -> Result<(), Refusal> {
         let channel = self.channels().open_channel(key)?;
         if let ChannelMode::Transaction(_) = channel.mode {
-            return channel.settle_in_transaction(tag, multiple, outcome);
+            channel.settle_in_transaction(tag, multiple, outcome)?;
+            self.channels().note_change(key);
+            return Ok(());
         }
         self.settle_now(key, tag, multiple, outcome, fx)
     }
@@ -235,6 +244,7 @@ impl Commands<'_> {
         } else {
             channel.prefetch = qos.prefetch_count.into();
         }
+        self.channels().note_change(key);
         Ok(())
     }
 
@@ -271,6 +281,8 @@ impl Commands<'_> {
             queue: id,
             home,
             no_ack: consume.no_ack,
+            exclusive: consume.exclusive,
+            arguments: consume.arguments.as_bytes().into(),
             prefetch: channel.prefetch,
             unsettled: 0,
             priority,
@@ -415,6 +427,7 @@ impl Commands<'_> {
             session.owns_queues = true;
         }
         self.set_last_queue(key, &name);
+        self.requests.control.data.dispatcher.queues.declared += 1;
         self.requests.define(origin, definition, PendingReply::CountQueue { no_wait, name: name.shared() }, fx)
     }
 

@@ -146,14 +146,19 @@ impl Commits<'_> {
         let (exchange, routing_key) = (content.exchange, content.routing_key);
         let route = match further_keys {
             None => self.publishing.route(slot, key, exchange, routing_key, properties),
-            Some(keys) => self.publishing.route_copies(slot, exchange, routing_key, keys, properties),
+            Some(keys) => self.publishing.route_copies((slot, key), exchange, routing_key, keys, properties),
         };
         let Ok(route) = route else { return };
         let Some(channel) = self.publishing.data.dispatcher.channels.get_mut(key) else { return };
         channel.confirms.published += 1;
         let publish = Some(PublishKey { channel: key, number: channel.confirms.published });
         let route = match route {
-            Ok(route) => route,
+            Ok(route) => {
+                if let Some(cache) = &mut channel.route_cache {
+                    cache.count(&route);
+                }
+                route
+            }
             Err(search) => {
                 let (number, message) = (commit.number, content.keep(fx.pool()));
                 let deferred =

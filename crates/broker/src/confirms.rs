@@ -215,14 +215,18 @@ impl PublisherConfirms {
             }
             let (slot, number) = (channel.slot, channel.number);
             let mut confirmed = confirms.confirmed;
+            let mut accepted = safe - confirmed;
             confirms.confirmed = safe;
             while let Some(refused) = confirms.next_refused(safe) {
                 accept(slot, number, confirmed, refused - 1, fx);
                 let outcome = ConfirmOutcome::Refused;
                 fx.confirm(slot, number, Confirm { delivery_tag: DeliveryTag(refused), multiple: false, outcome });
                 confirmed = refused;
+                accepted -= 1;
             }
             accept(slot, number, confirmed, safe, fx);
+            channel.stats.confirm += accepted;
+            channels.note_change(key);
         }
     }
 }

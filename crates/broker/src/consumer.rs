@@ -36,6 +36,10 @@ pub struct Consumer {
     /// The shard where that queue lives.
     pub home: ShardId,
     pub no_ack: bool,
+    /// It has its queue to itself.
+    pub exclusive: bool,
+    /// Its arguments, in wire form.
+    pub arguments: Box<[u8]>,
     /// Unsettled deliveries it may have; zero is no limit.
     pub prefetch: u32,
     /// Unsettled deliveries it has.
@@ -124,6 +128,8 @@ mod tests {
             queue: QueueId { index: 3, serial: 1 },
             home: ShardId(2),
             no_ack,
+            exclusive: false,
+            arguments: Box::default(),
             prefetch: 5,
             unsettled: 0,
             priority: 0,

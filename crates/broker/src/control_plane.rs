@@ -153,6 +153,7 @@ impl ControlPlane<'_> {
             && self.identity.is_home(home)
         {
             self.create_queue(id);
+            self.data.dispatcher.queues.created += 1;
         }
         for &id in &executed.queues_changed {
             self.update_queue(id);
@@ -222,6 +223,7 @@ impl ControlPlane<'_> {
     /// A queue of this shard is deleted: its consumers are cancelled, its publishers continue.
     fn remove_queue<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
         let Some(mut queue) = self.data.dispatcher.queues.remove(id) else { return };
+        self.data.dispatcher.queues.deleted += 1;
         if let Some(uid) = queue.paged_uid() {
             fx.drop_queue(uid);
         }

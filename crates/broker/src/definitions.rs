@@ -84,6 +84,7 @@ impl Definitions {
                 self.journaled = self.version;
             }
             let (version, definition) = (self.version, Arc::new(definition));
+            fx.definition_made(version, &definition);
             for shard in self.identity.others() {
                 fx.batch(shard).push(ShardMessage::Apply { version, definition: Arc::clone(&definition) });
             }

@@ -121,6 +121,8 @@ impl Dispatcher {
             let position = queue.ready.bypass(level);
             let source = DispatchSource::Passing { content, kept, last };
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
+            queue.stats.publish += 1;
+            queue.note_change(&mut self.queues.changes);
             let result = deliver_or_send(channels, remotes, queue, consumer, position, false, source, fx);
             if let Some(uid) = uid.filter(|_| result != DispatchResult::Taken) {
                 let message = keep(content, kept, last, fx.pool());
@@ -130,6 +132,8 @@ impl Dispatcher {
             }
             return EnqueueResult::Accepted(AppendResult::Durable);
         }
+        queue.stats.publish += 1;
+        queue.note_change(&mut self.queues.changes);
         let time_to_live_us = queue.time_to_live_us(content);
         if time_to_live_us == Some(0) && queue.ready.is_empty() {
             self.queues.expire_at_once(id, content, kept, fx);
@@ -162,6 +166,7 @@ impl Dispatcher {
     pub fn dispatch<E: Effects>(&mut self, id: QueueId, sessions: &mut Sessions, fx: &mut E) {
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         queue.due = false;
+        queue.note_change(&mut self.queues.changes);
         if queue.is_closed() {
             return;
         }
@@ -275,6 +280,7 @@ impl Dispatcher {
         let Some(queue) = self.queues.table.get_mut(id) else { return false };
         self.work.draw(CONSUMER_REMOVAL_WORK);
         let Some(removed) = queue.consumers.remove(consumer) else { return false };
+        queue.note_change(&mut self.queues.changes);
         if queue.consumers.is_empty() {
             let auto_delete = queue.auto_delete;
             self.queues.note_use(id, self.now_us);
@@ -316,12 +322,14 @@ impl Dispatcher {
     ) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };
         let mut ledger = std::mem::take(&mut channel.ledger);
-        let mut done = SettledRun::default();
+        let (mut done, mut settled) = (SettledRun::default(), 0);
         let is_done = ledger.settle_through(through, |_, delivery| {
             self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
+            settled += 1;
             !self.work.is_spent()
         });
         done.forget(fx);
+        self.channels.count_acks(key, if outcome == SettlementOutcome::Acknowledged { settled } else { 0 });
         if let Some(channel) = self.channels.get_mut(key) {
             channel.ledger = ledger;
         }
@@ -338,11 +346,13 @@ impl Dispatcher {
         catalog: &Catalog,
         fx: &mut E,
     ) {
-        let mut done = SettledRun::default();
+        let (mut done, mut settled) = (SettledRun::default(), 0);
         for delivery in deliveries {
             self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
+            settled += 1;
         }
         done.forget(fx);
+        self.channels.count_acks(key, if outcome == SettlementOutcome::Acknowledged { settled } else { 0 });
     }
 
     /// A client has a message for which it sends no acknowledgement: a durable queue, here or on another shard, is done with it.
@@ -389,7 +399,10 @@ impl Dispatcher {
             SettlementOutcome::Rejected if catalog.has_dead_letters(queue) => {
                 batch.push(ShardMessage::Rejected { queue, position, message });
             }
-            SettlementOutcome::Acknowledged | SettlementOutcome::Rejected => batch.push_settled(queue, position),
+            SettlementOutcome::Acknowledged | SettlementOutcome::Rejected => {
+                let are_rejected = outcome == SettlementOutcome::Rejected;
+                batch.push_settled(queue, position, message.body_bytes() as u64, are_rejected);
+            }
             SettlementOutcome::Requeued => batch.push(ShardMessage::Returned {
                 queue,
                 position,
@@ -454,9 +467,16 @@ fn deliver_or_send<E: Effects>(
     fx: &mut E,
 ) -> DispatchResult {
     channels.delivered += 1;
+    if redelivered {
+        queue.stats.redeliver += 1;
+    }
     match consumer {
         NextConsumer::Local { key, ack_required } => {
-            queue.unsettled += u64::from(ack_required);
+            let body_bytes = match &source {
+                DispatchSource::Kept(message) => message.body_bytes(),
+                DispatchSource::Passing { content, .. } => content.body.len(),
+            };
+            queue.count_delivery(ack_required, body_bytes);
             let payload = match source {
                 DispatchSource::Kept(message) => Payload::Kept(message),
                 DispatchSource::Passing { content, .. } if !ack_required => Payload::Passing(*content, None),
@@ -473,11 +493,11 @@ fn deliver_or_send<E: Effects>(
         NextConsumer::Remote(key) => {
             let Some(remote) = remotes.get_mut(key) else { return DispatchResult::Sent };
             let (shard, consumer, ack_required) = (remote.shard, remote.consumer, !remote.no_ack);
-            queue.unsettled += u64::from(ack_required);
             let content = match &source {
                 DispatchSource::Passing { content, .. } => **content,
                 DispatchSource::Kept(message) => message.content(),
             };
+            queue.count_delivery(ack_required, content.body.len());
             remote.credit_messages -= 1;
             remote.credit_bytes -= content.bytes() as i64;
             let queue = queue.id;

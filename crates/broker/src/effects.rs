@@ -9,6 +9,7 @@ use crate::message::{Content, Message};
 use crate::shard_message::ShardBatch;
 use catalog::{Catalog, Definition, ExecutedDefinition, QueueUid, Refusal, ShardId};
 use slab::Pool;
+use std::sync::Arc;
 use wire::{
     ChannelNumber, DeliveryTag,
     method::{Method, basic},
@@ -140,4 +141,6 @@ pub trait Effects {
     ) -> bool {
         false
     }
+    /// Shard 0 has made a change: replicas outside of the shards make it, too.
+    fn definition_made(&mut self, _version: u64, _definition: &Arc<Definition>) {}
 }

@@ -7,6 +7,7 @@ use crate::ids::{ConsumerRef, QueuePosition};
 use crate::message::{Content, Message};
 use crate::payload::Payload;
 use crate::queue_entry::QueueEntry;
+use crate::queues::SettledMessages;
 use crate::requests::Requests;
 use crate::shard_answers::RemoteResult;
 use crate::shard_message::{ShardBatch, ShardMessage, ShardPayload};
@@ -158,8 +159,9 @@ impl<'a> Inbox<'a> {
                     dispatcher.queues.activate(queue, ConsumerRef::Remote(key), priority);
                 }
             }
-            ShardMessage::Settled { queue, position, count } => {
-                self.control().data.dispatcher.queues.settle(queue, position, count, fx);
+            ShardMessage::Settled { queue, position, count, bytes, are_rejected } => {
+                let run = SettledMessages { first: position, count, bytes, are_rejected };
+                self.control().data.dispatcher.queues.settle(queue, run, fx);
             }
             ShardMessage::Taken { queue, position, count } => {
                 self.control().data.dispatcher.queues.forget(queue, position, count, fx);

@@ -137,3 +137,10 @@ const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);
 const _: () = assert!(PAGE_SLOTS.is_power_of_two());
 // Publishes that travel together wait together.
 const _: () = assert!(PACKED_MESSAGES_MAX as usize <= EARLY_PUBLISHES_MAX);
+/// Objects of one kind that have changed or gone since a reader of reports was last told: a megabyte. A reader that does not keep up
+/// is told everything anew.
+pub const CHANGES_MAX: usize = 1 << 16;
+/// Places of a table that are looked at for one unit of work of a report.
+pub const PLACES_PER_WORK: usize = 8;
+/// Consumers of a queue that a report looks at to say why its messages wait.
+pub const CONSUMERS_REPORTED_MAX: usize = 64;

@@ -131,6 +131,18 @@ impl<K: Key, V> PagedSlotMap<K, V> {
         number
     }
 
+    /// Places of values, occupied or not.
+    pub fn places(&self) -> usize {
+        (1 + self.more.len()) << PAGE_SLOTS_LOG2
+    }
+
+    /// The key of the value at a place, if there is one.
+    pub fn key_at(&self, place: usize) -> Option<K> {
+        let (number, at) = (place >> PAGE_SLOTS_LOG2, place & (PAGE_SLOTS - 1));
+        let slot = self.page(number)?.slots.get(at)?;
+        matches!(slot.content, SlotContent::Value(_)).then(|| key_of(number, at, slot.version))
+    }
+
     pub fn keys(&self) -> impl Iterator<Item = K> {
         let slots = std::iter::once(&self.first).chain(&self.more).enumerate().flat_map(|(number, page)| {
             let slots = page.slots.iter().enumerate();

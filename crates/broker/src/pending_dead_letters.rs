@@ -8,6 +8,7 @@ use crate::death_history::DeadLetterTarget;
 use crate::ids::StoredPosition;
 use crate::limits::{DEAD_LETTERS_CAPACITY_KEPT, DEAD_LETTERS_PENDING_MAX};
 use crate::message::Message;
+use crate::message_stats::DeathStats;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub struct PendingDeadLetters {
     suspended: Option<bool>,
     messages: usize,
     pushed: u64,
+    /// The same by reason.
+    pub by_reason: DeathStats,
     /// Letters dropped because there were too many.
     dropped: u64,
     /// The last group that was routed: the next is often of the same target and reason, and reuses its reference.
@@ -73,6 +76,7 @@ impl PendingDeadLetters {
         source: Option<StoredPosition>,
     ) -> bool {
         self.pushed += 1;
+        self.by_reason.add(reason, 1);
         if self.messages >= DEAD_LETTERS_PENDING_MAX {
             self.dropped += 1;
             return false;

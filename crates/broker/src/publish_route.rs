@@ -1,5 +1,6 @@
 //! The route cache of a channel.
 
+use crate::message_stats::ExchangeStats;
 use catalog::{ExchangeId, QueueRoute, RouteDependence};
 use std::sync::Arc;
 use wire::{ListRef, RawProperties};
@@ -16,12 +17,15 @@ pub struct PublishRouteCache {
     pub route: Option<Arc<QueueRoute>>,
     /// The brokers that the message had come through, if the route depends on them.
     pub trace: Option<Box<[u8]>>,
+    /// What the channel has published to the exchange, and nobody has counted elsewhere.
+    routed: ExchangeStats,
 }
 
 impl PublishRouteCache {
     /// An empty cache for an exchange.
     pub fn new(version: u64, exchange: &[u8], exchange_id: ExchangeId) -> Self {
-        Self { version, exchange: exchange.into(), exchange_id, routing_key: Vec::new(), route: None, trace: None }
+        let (routing_key, routed) = (Vec::new(), ExchangeStats::default());
+        Self { version, exchange: exchange.into(), exchange_id, routing_key, route: None, trace: None, routed }
     }
 
     /// The route of a message with this key and these properties, if it is the cached one.
@@ -32,6 +36,17 @@ impl PublishRouteCache {
             && (route.decided == RouteDependence::ByKey
                 || self.trace.as_deref() == catalog::trace(properties).map(ListRef::as_bytes));
         is_alike.then_some(route)
+    }
+
+    /// A message was published along this route.
+    #[inline]
+    pub fn count(&mut self, route: &QueueRoute) {
+        self.routed += ExchangeStats { publish_in: 1, publish_out: route.queues.len() as u64 };
+    }
+
+    /// What was counted since this was last asked.
+    pub fn take_routed(&mut self) -> ExchangeStats {
+        std::mem::take(&mut self.routed)
     }
 
     pub fn set(&mut self, routing_key: &[u8], properties: RawProperties<'_>, route: &Arc<QueueRoute>) {

@@ -13,6 +13,7 @@ use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
 use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
 use crate::message::{BodyRef, Content};
+use crate::message_stats::{ChannelStats, ExchangeStats};
 use crate::publish_answers::PublishAnswers;
 use crate::publish_route::{PublishRouteCache, same};
 use crate::session_state::ReadControl;
@@ -20,9 +21,7 @@ use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
 use crate::stamps::remove_stamp;
 use crate::transaction::TransactionOperation;
-use catalog::{
-    Catalog, ExchangeId, KeyedRoute, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource, RouteDependence,
-};
+use catalog::{Catalog, ExchangeId, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource, RouteDependence};
 use std::sync::Arc;
 use wire::method::basic;
 use wire::{ChannelNumber, RawProperties, ReplyCode, ShortStr};
@@ -95,7 +94,7 @@ impl Publishing<'_> {
         }
         let route = match &rewrite {
             Some(rewrite) if !rewrite.keys.is_empty() => {
-                self.route_copies(slot, publish.exchange, publish.routing_key, &rewrite.keys, properties)?
+                self.route_copies((slot, key), publish.exchange, publish.routing_key, &rewrite.keys, properties)?
             }
             _ => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
         };
@@ -113,7 +112,7 @@ impl Publishing<'_> {
             bcc: rewrite.as_ref().map_or(&[], |rewrite| rewrite.bcc.as_slice()),
             arrived_us: self.data.dispatcher.now_us,
         };
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let channel = self.data.dispatcher.channels.count_publish(key)?;
         let awaited = match &mut channel.mode {
             ChannelMode::Plain => None,
             ChannelMode::Confirm => {
@@ -134,7 +133,12 @@ impl Publishing<'_> {
             }
         };
         let route = match route {
-            Ok(route) => route,
+            Ok(route) => {
+                if let Some(cache) = &mut channel.route_cache {
+                    cache.count(&route);
+                }
+                route
+            }
             Err(search) => {
                 let message = content.keep(fx.pool());
                 let deferred = DeferredPublish {
@@ -196,7 +200,7 @@ impl Publishing<'_> {
     /// A publish that is a duplicate: it goes nowhere, and is confirmed.
     pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let channel = self.data.dispatcher.channels.count_publish(key)?;
         self.data.published += 1;
         if matches!(channel.mode, ChannelMode::Confirm) {
             channel.confirms.published += 1;
@@ -208,7 +212,7 @@ impl Publishing<'_> {
     /// A publish that nobody will accept: it goes nowhere, and is refused (`basic.nack`) if its channel has confirms.
     pub fn publish_refused(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let channel = self.data.dispatcher.channels.count_publish(key)?;
         if matches!(channel.mode, ChannelMode::Confirm) {
             channel.confirms.published += 1;
             channel.confirms.refused.insert(channel.confirms.published);
@@ -268,67 +272,6 @@ impl Publishing<'_> {
         self.sessions.read_control(slot)
     }
 
-    /// The queues for a publish, by the channel's route cache if it repeats the last one; or the search for them if the budget of
-    /// the turn is spent before it has ended.
-    #[inline]
-    pub fn route(
-        &mut self,
-        slot: ConnectionSlot,
-        key: ChannelKey,
-        exchange: &[u8],
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-    ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
-        let version = self.catalog.version();
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
-        let known = match &mut channel.route_cache {
-            Some(cache) if cache.version == version && same(&cache.exchange, exchange) => {
-                if let Some(route) = cache.get(routing_key, properties) {
-                    return Ok(Ok(Arc::clone(route)));
-                }
-                Some(cache.exchange_id)
-            }
-            _ => None,
-        };
-        let exchange_id = match known {
-            Some(id) => id,
-            None => self.exchange(slot, exchange)?,
-        };
-        if self.catalog.restricts_topics() {
-            let user = self.sessions.identity(slot)?.user;
-            self.catalog.check_topic(user, exchange_id, PermissionKind::Write, routing_key)?;
-        }
-        let work = &mut self.data.dispatcher.work;
-        let route = match carbon_copies::find(exchange_id, routing_key, properties, self.catalog, work) {
-            Ok(route) => route,
-            Err(search) => return Ok(Err(search)),
-        };
-        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return Ok(Ok(route)) };
-        let cache = match &mut channel.route_cache {
-            Some(cache) if known.is_some() => cache,
-            cache => cache.insert(Box::new(PublishRouteCache::new(version, exchange, exchange_id))),
-        };
-        cache.set(routing_key, properties, &route);
-        Ok(Ok(route))
-    }
-
-    /// The queues for a publish with further routing keys, or the search for them if the budget of the turn is spent before it
-    /// has ended.
-    pub fn route_copies(
-        &mut self,
-        slot: ConnectionSlot,
-        exchange: &[u8],
-        routing_key: &[u8],
-        further_keys: &[Box<[u8]>],
-        properties: RawProperties<'_>,
-    ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
-        let exchange = self.exchange(slot, exchange)?;
-        let mut search = Box::new(carbon_copies::search_all(exchange, routing_key, further_keys));
-        let work = &mut self.data.dispatcher.work;
-        let route = carbon_copies::continue_search(&mut search, properties, self.catalog, work);
-        Ok(route.ok_or(search))
-    }
-
     /// Leaves the search for the queues of a publish to other turns.
     #[cold]
     pub fn defer_publish(&mut self, publish: Box<DeferredPublish>) {
@@ -352,15 +295,12 @@ impl Publishing<'_> {
         let Some(route) = carbon_copies::continue_search(&mut publish.search, properties, self.catalog, work) else {
             return Some(publish);
         };
-        if route.decided < RouteDependence::ByMessage
-            && publish.search.holds_at(self.catalog.version())
-            && let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel)
-        {
+        if route.decided < RouteDependence::ByMessage && publish.search.holds_at(self.catalog.version()) {
             // The next publish is often to the same queues.
             let (version, exchange) = (self.catalog.version(), publish.search.exchange());
             let mut cache = Box::new(PublishRouteCache::new(version, content.exchange, exchange));
             cache.set(content.routing_key, properties, &route);
-            channel.route_cache = Some(cache);
+            self.data.dispatcher.channels.replace_route(publish.channel, cache);
         }
         let stamped;
         if route.stamped
@@ -369,6 +309,8 @@ impl Publishing<'_> {
             stamped = changed;
             content.properties = &stamped;
         }
+        let routed = ExchangeStats { publish_in: 1, publish_out: route.queues.len() as u64 };
+        self.data.dispatcher.channels.counts.exchanges.add(publish.search.exchange(), routed);
         let is_open = self.data.dispatcher.channels.get(publish.channel).is_some_and(|channel| !channel.closing);
         if route.is_empty() && !is_open {
             // Nobody is there to get it back.
@@ -387,7 +329,7 @@ impl Publishing<'_> {
     }
 
     /// The exchange of a publish, if the user may publish to it.
-    fn exchange(&mut self, slot: ConnectionSlot, name: &[u8]) -> Result<ExchangeId, Refusal> {
+    pub fn exchange(&mut self, slot: ConnectionSlot, name: &[u8]) -> Result<ExchangeId, Refusal> {
         let identity = self.sessions.identity(slot)?;
         self.catalog.check(identity.user, identity.vhost, PermissionKind::Write, Resource::Exchange, name)?;
         let id = self.catalog.exchange(identity.vhost, name);
@@ -507,6 +449,10 @@ impl Publishing<'_> {
             return true;
         }
         self.data.forwarder.unroutable += 1;
+        if let Some(key) = self.sessions.channel_key(slot, number) {
+            let count = |stats: &mut ChannelStats| *stats.unroutable(mandatory) += 1;
+            self.data.dispatcher.channels.count(key, count);
+        }
         if mandatory {
             let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
             fx.return_message(slot, number, &refusal, *content);

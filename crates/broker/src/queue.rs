@@ -1,12 +1,15 @@
 //! A queue that lives on this shard: its waiting messages, its consumers, its counts.
 
+use crate::change_list::ChangeList;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::death_history::DeadLetterTarget;
 use crate::features::FeatureState;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::limits::{MESSAGE_OVERHEAD_BYTES, THROTTLE_BYTES};
 use crate::message::{Content, Message};
+use crate::message_stats::QueueStats;
 use crate::page::PageSummary;
+use crate::queue_entry::QueueEntry;
 use crate::ready_messages::ReadyMessages;
 use catalog::{QueueId, QueueUid, VhostId};
 use std::sync::Arc;
@@ -35,6 +38,11 @@ pub struct Queue {
     pub ready: ReadyMessages,
     /// Messages that were delivered and await an acknowledgement.
     pub unsettled: u64,
+    /// Bytes of the bodies of these.
+    pub unsettled_bytes: u64,
+    pub stats: QueueStats,
+    /// A reader of reports knows it as it is.
+    pub is_reported: bool,
     pub consumers: ConsumerRotation,
     /// The queue is on the list of queues to dispatch.
     pub due: bool,
@@ -60,6 +68,9 @@ impl Queue {
             auto_delete,
             ready: ReadyMessages::default(),
             unsettled: 0,
+            unsettled_bytes: 0,
+            stats: QueueStats::default(),
+            is_reported: false,
             consumers: ConsumerRotation::default(),
             due: false,
             full: false,
@@ -147,6 +158,38 @@ impl Queue {
     /// Whether the queue has been unused for so long that it is deleted.
     pub fn is_unused_since(&self, now_us: u64) -> bool {
         self.unused_deadline_us().is_some_and(|deadline_us| deadline_us <= now_us)
+    }
+
+    /// It has changed: whoever knew it as it was is to be told.
+    #[inline]
+    pub(crate) fn note_change(&mut self, changes: &mut ChangeList<QueueId>) {
+        if self.is_reported {
+            self.is_reported = false;
+            changes.note(self.id);
+        }
+    }
+
+    /// A message leaves it for a consumer.
+    #[inline]
+    pub(crate) fn count_delivery(&mut self, ack_required: bool, body_bytes: usize) {
+        if ack_required {
+            self.unsettled += 1;
+            self.unsettled_bytes += body_bytes as u64;
+            self.stats.deliver += 1;
+        } else {
+            self.stats.deliver_no_ack += 1;
+        }
+    }
+
+    /// `basic.get` takes a message.
+    pub(crate) fn note_get(&mut self, entry: &QueueEntry, no_ack: bool) {
+        self.stats.redeliver += u64::from(entry.redelivered);
+        if no_ack {
+            self.stats.get_no_ack += 1;
+        } else {
+            self.stats.get += 1;
+            self.unsettled_bytes += entry.message.body_bytes() as u64;
+        }
     }
 
     pub fn add_consumer(&mut self, consumer: ConsumerRef, priority: i32, exclusive: bool) {

@@ -9,6 +9,7 @@ use crate::effects::Effects;
 use crate::ids::{QueuePosition, StoredPosition};
 use crate::limits::{EXPIRED_PER_CHECK, MESSAGE_OVERHEAD_BYTES};
 use crate::message::Message;
+use crate::message_stats::DeathStats;
 use crate::page::PageSummary;
 use crate::paging::Paging;
 use crate::pending_dead_letters::PendingDeadLetters;
@@ -29,6 +30,8 @@ pub(crate) struct QueueHousekeeping {
     pub waiting_bytes: u64,
     pub paging: Paging,
     pub dead_letters: PendingDeadLetters,
+    /// Messages that died and became no dead letters.
+    pub dropped_dead: DeathStats,
 }
 
 /// What became of the messages for which a queue had no capacity.
@@ -90,6 +93,8 @@ impl QueueHousekeeping {
                 // The store keeps it until its dead letter is there.
                 return work;
             }
+        } else {
+            self.dropped_dead.add(reason, 1);
         }
         if let Some(StoredPosition { uid, position }) = source {
             fx.forget(uid, position, 1);
@@ -223,7 +228,7 @@ impl QueueHousekeeping {
         let overflows_without = queue.features.as_ref().is_some_and(|features| {
             features.dead_letter_target.is_none() && features.overflows_without(&queue.ready, messages, body_bytes)
         });
-        overflows_without && self.drop_head_page(queue, fx)
+        overflows_without && self.drop_head_page(queue, DeadLetterReason::MaxLength, fx)
     }
 
     /// Drops the page that the next message is on, unread, if all its messages have expired and nobody wants them as dead letters.
@@ -231,11 +236,12 @@ impl QueueHousekeeping {
         let ttl_us = queue.features.as_ref().filter(|features| features.dead_letter_target.is_none());
         let Some(ttl_us) = ttl_us.and_then(|features| features.ttl_us) else { return false };
         let has_expired = |page: &PageSummary| page.last_arrived_us.saturating_add(ttl_us) <= now_us;
-        queue.ready.head_page().is_some_and(has_expired) && self.drop_head_page(queue, fx)
+        queue.ready.head_page().is_some_and(has_expired) && self.drop_head_page(queue, DeadLetterReason::Expired, fx)
     }
 
-    fn drop_head_page<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> bool {
+    fn drop_head_page<E: Effects>(&mut self, queue: &mut Queue, reason: DeadLetterReason, fx: &mut E) -> bool {
         let Some(page) = queue.ready.drop_head_page() else { return false };
+        self.dropped_dead.add(reason, u64::from(page.count));
         self.paging.pages -= 1;
         if let Some(uid) = queue.paged_uid() {
             fx.forget_paged(uid, page.first, page.end);

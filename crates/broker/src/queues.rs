@@ -1,5 +1,6 @@
 //! The queues of this shard: their table, the list of those to dispatch, and what happens to a message outside a delivery.
 
+use crate::change_list::ChangeList;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::{delivery_count, rewriting_work, with_delivery_count};
@@ -44,6 +45,11 @@ impl QueueTable {
         self.get_mut(id)?.features.as_deref_mut()
     }
 
+    /// The queue at a place of the table.
+    pub fn at(&self, place: usize) -> Option<&Queue> {
+        self.0.get(place)?.as_deref()
+    }
+
     /// The queue with this index.
     pub fn at_mut(&mut self, index: usize) -> Option<&mut Queue> {
         self.0.get_mut(index)?.as_deref_mut()
@@ -73,6 +79,17 @@ pub(crate) enum QueueTimerResult {
     Unused(QueueId),
 }
 
+/// Messages of a queue that follow one another, and that it is done with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SettledMessages {
+    pub first: QueuePosition,
+    pub count: u32,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Clients did not want them, and they are no dead letters; the others are acknowledged.
+    pub are_rejected: bool,
+}
+
 /// What `basic.get` has found.
 pub(crate) enum GetResult {
     /// A message, and how many wait behind it.
@@ -97,6 +114,11 @@ pub(crate) struct Queues {
     pub housekeeping: QueueHousekeeping,
     /// How many were ever closed.
     pub closed: u64,
+    /// Declarations by clients of this shard, queues that have begun to live here, and ended.
+    pub declared: u64,
+    pub created: u64,
+    pub deleted: u64,
+    pub changes: ChangeList<QueueId>,
 }
 
 impl Queues {
@@ -107,6 +129,7 @@ impl Queues {
         queue.features = FeatureState::new(definition, is_counted, now_us);
         queue.expiring = queue.has_ttl();
         self.housekeeping.rearm(&mut queue);
+        self.changes.note(id);
         let index = id.index as usize;
         if self.table.0.len() <= index {
             self.table.0.resize_with(index + 1, || None);
@@ -175,6 +198,7 @@ impl Queues {
             self.uids.remove(&uid);
         }
         self.housekeeping.note_emptied(&queue.ready);
+        self.changes.note_gone(id);
         Some(queue)
     }
 
@@ -251,25 +275,35 @@ impl Queues {
         }
     }
 
-    /// A queue is done with messages that follow one another.
+    /// A queue is done with messages that follow one another: clients have acknowledged them, or rejected.
     #[inline]
-    pub fn settle<E: Effects>(&mut self, id: QueueId, first: QueuePosition, count: u32, fx: &mut E) {
-        if let Some(uid) = self.end_deliveries(id, first, count) {
-            fx.forget(uid, first, count);
+    pub fn settle<E: Effects>(&mut self, id: QueueId, run: SettledMessages, fx: &mut E) {
+        if let Some(uid) = self.end_deliveries(id, run) {
+            fx.forget(uid, run.first, run.count);
         }
     }
 
-    /// A queue is done with a message. Returns the number of a durable queue whose store is to forget it.
+    /// A message of a queue is acknowledged. Returns the number of a durable queue whose store is to forget it.
     #[inline]
     pub fn settle_one(&mut self, id: QueueId, position: QueuePosition, message: &Message) -> Option<QueueUid> {
-        self.end_deliveries(id, position, 1).filter(|_| message.is_persistent())
+        let bytes = message.body_bytes() as u64;
+        let run = SettledMessages { first: position, count: 1, bytes, are_rejected: false };
+        self.end_deliveries(id, run).filter(|_| message.is_persistent())
     }
 
     /// Deliveries of messages that follow one another are settled. Returns the number of a durable queue.
     #[inline]
-    fn end_deliveries(&mut self, id: QueueId, first: QueuePosition, count: u32) -> Option<QueueUid> {
+    fn end_deliveries(&mut self, id: QueueId, run: SettledMessages) -> Option<QueueUid> {
+        let SettledMessages { first, count, bytes, are_rejected } = run;
         let queue = self.table.get_mut(id)?;
         queue.unsettled -= u64::from(count);
+        queue.unsettled_bytes -= bytes;
+        if are_rejected {
+            self.housekeeping.dropped_dead.add(DeadLetterReason::Rejected, u64::from(count));
+        } else {
+            queue.stats.ack += u64::from(count);
+        }
+        queue.note_change(&mut self.changes);
         if let Some(features) = &mut queue.features
             && !features.returns.is_empty()
         {
@@ -291,6 +325,8 @@ impl Queues {
     pub fn reject<E: Effects>(&mut self, id: QueueId, position: QueuePosition, message: Message, fx: &mut E) -> usize {
         let Some(queue) = self.table.get_mut(id) else { return 0 };
         queue.unsettled -= 1;
+        queue.unsettled_bytes -= message.body_bytes() as u64;
+        queue.note_change(&mut self.changes);
         self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::Rejected, fx)
     }
 
@@ -307,8 +343,11 @@ impl Queues {
         let Some(queue) = self.table.get_mut(id) else { return 0 };
         if ack_required {
             queue.unsettled -= 1;
+            queue.unsettled_bytes -= entry.message.body_bytes() as u64;
         }
         let mut work = 0;
+        queue.stats.returned_unseen += u64::from(!was_delivered);
+        queue.note_change(&mut self.changes);
         if let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some()) {
             if !was_delivered {
                 // It was on its way to a consumer that sends no acknowledgements, and its count was forgotten.
@@ -364,12 +403,16 @@ impl Queues {
                 self.mark_due(id);
                 return GetResult::OnPage;
             }
+            queue.stats.get_empty += 1;
+            queue.note_change(&mut self.changes);
             if dropped {
                 self.mark_due(id);
             }
             return GetResult::Empty;
         };
         self.housekeeping.note_taken(&entry.message);
+        queue.note_get(&entry, no_ack);
+        queue.note_change(&mut self.changes);
         match &mut queue.features {
             _ if !no_ack => queue.unsettled += 1,
             Some(features) => _ = features.forget_returns(entry.position),
@@ -391,6 +434,7 @@ impl Queues {
             features.is_closed = false;
         }
         self.housekeeping.note_emptied(&queue.ready);
+        queue.note_change(&mut self.changes);
         let purged = PurgedMessages::new(queue.uid, queue.paged_uid(), queue.ready.take());
         self.mark_due(id);
         Some(purged)

@@ -163,6 +163,7 @@ impl Requests<'_> {
                     ConsumerRef::Remote(dispatcher.remotes.add(requester.session.shard, &subscription))
                 };
                 queue.add_consumer(consumer, subscription.priority, subscription.exclusive);
+                queue.note_change(&mut dispatcher.queues.changes);
                 dispatcher.queues.mark_due(id);
                 QueueResponse::Done
             }
@@ -364,7 +365,12 @@ impl Requests<'_> {
                         self.control.data.dispatcher.take(queue, home, position, fx);
                     }
                 }
-                _ => send(false, Method::BasicGetEmpty(basic::GetEmpty {})),
+                _ => {
+                    send(false, Method::BasicGetEmpty(basic::GetEmpty {}));
+                    if let Some(key) = self.control.sessions.channel_key(slot, channel) {
+                        channels.count(key, |stats| stats.get_empty += 1);
+                    }
+                }
             },
             PendingReply::DefinitionBatch { refusal: Some(refusal), .. } => return Err(*refusal),
             PendingReply::DefinitionBatch { refusal: None, .. } => {}

@@ -24,6 +24,8 @@ pub(crate) struct Sessions {
     /// An alarm is on, or a virtual host is full: publishers may have to wait.
     alarmed: bool,
     last_request: u32,
+    pub opened: u64,
+    pub closed: u64,
 }
 
 impl Sessions {
@@ -36,6 +38,8 @@ impl Sessions {
             disk_alarm: false,
             alarmed: false,
             last_request: 0,
+            opened: 0,
+            closed: 0,
         }
     }
 
@@ -61,10 +65,13 @@ impl Sessions {
         }
         assert!(self.table[index].is_none(), "the slot's earlier connection was closed");
         self.table[index] = Some(Box::new(SessionState::new(login, vhost_is_full)));
+        self.opened += 1;
     }
 
     pub fn close(&mut self, slot: ConnectionSlot) -> Option<Box<SessionState>> {
-        self.table.get_mut(slot.index())?.take()
+        let session = self.table.get_mut(slot.index())?.take()?;
+        self.closed += 1;
+        Some(session)
     }
 
     /// Adds a channel to its session. Returns whether there is such a session.

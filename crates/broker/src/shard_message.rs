@@ -176,6 +176,10 @@ pub enum ShardMessage {
         /// That of the first.
         position: QueuePosition,
         count: u32,
+        /// Of their bodies.
+        bytes: u64,
+        /// They were not acknowledged, and are no dead letters.
+        are_rejected: bool,
     },
     /// To a durable queue: messages at positions that follow one another were taken by clients that acknowledge nothing.
     Taken {
@@ -277,14 +281,18 @@ impl ShardBatch {
     /// A message of a queue is settled. One shard message covers those that follow one another, so that a million acknowledged at
     /// once are not a million shard messages.
     #[inline]
-    pub fn push_settled(&mut self, queue: QueueId, position: QueuePosition) {
+    pub fn push_settled(&mut self, queue: QueueId, position: QueuePosition, bytes: u64, are_rejected: bool) {
         match self.messages.last_mut() {
-            Some(ShardMessage::Settled { queue: last, position: first, count })
-                if *last == queue && first.0 + u64::from(*count) == position.0 && *count < u32::MAX =>
+            Some(ShardMessage::Settled { queue: last, position: first, count, bytes: sum, are_rejected: before })
+                if *last == queue
+                    && first.0 + u64::from(*count) == position.0
+                    && *count < u32::MAX
+                    && *before == are_rejected =>
             {
                 *count += 1;
+                *sum += bytes;
             }
-            _ => self.push(ShardMessage::Settled { queue, position, count: 1 }),
+            _ => self.push(ShardMessage::Settled { queue, position, count: 1, bytes, are_rejected }),
         }
     }
 
@@ -467,14 +475,15 @@ mod tests {
     fn messages_that_follow_one_another_are_settled_together() {
         let mut batch = ShardBatch::default();
         let [a, b] = [1, 2].map(|index| QueueId { index, serial: 0 });
-        for (queue, position) in [(a, 5), (a, 6), (a, 7), (b, 8), (a, 8), (a, 10), (a, 11), (a, 11)] {
-            batch.push_settled(queue, QueuePosition(position));
+        for (queue, position) in [(a, 5), (a, 6), (a, 7), (b, 8), (a, 8), (a, 10), (a, 11), (a, 11), (a, 12)] {
+            batch.push_settled(queue, QueuePosition(position), position, position == 12);
         }
         let settled = batch.messages.iter().map(|message| match message {
-            ShardMessage::Settled { queue, position, count } => (queue.index, position.0, *count),
+            ShardMessage::Settled { queue, position, count, bytes, .. } => (queue.index, position.0, *count, *bytes),
             other => panic!("{other:?}"),
         });
-        assert_eq!(settled.collect::<Vec<_>>(), [(1, 5, 3), (2, 8, 1), (1, 8, 1), (1, 10, 2), (1, 11, 1)]);
+        let expected = [(1, 5, 3, 18), (2, 8, 1, 8), (1, 8, 1, 8), (1, 10, 2, 21), (1, 11, 1, 11), (1, 12, 1, 12)];
+        assert_eq!(settled.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -483,7 +492,7 @@ mod tests {
         let queue = QueueId { index: 1, serial: 0 };
         for (rounds, most) in [(1, 2), (2, 2), (5, 2)] {
             for position in 0..rounds * BATCH_MESSAGES as u64 {
-                batch.push_settled(queue, QueuePosition(2 * position));
+                batch.push_settled(queue, QueuePosition(2 * position), 0, false);
             }
             batch.bytes.resize(rounds as usize * BATCH_BYTES, 0);
             batch.queues.resize(rounds as usize * BATCH_MESSAGES, queue);

@@ -28,6 +28,8 @@ pub struct Transaction {
     operations: Vec<TransactionOperation>,
     /// It publishes or settles a persistent message.
     has_persistent: bool,
+    /// Its messages, and the deliveries that it settles.
+    counts: (u64, u64),
 }
 
 impl Transaction {
@@ -48,6 +50,10 @@ impl Transaction {
                     deliveries.iter().any(|(_, delivery)| delivery.message.is_persistent())
                 }
             };
+        match &operation {
+            TransactionOperation::Publish { .. } => self.counts.0 += 1,
+            TransactionOperation::Settle { deliveries, .. } => self.counts.1 += deliveries.len() as u64,
+        }
         self.operations.push(operation);
     }
 
@@ -56,9 +62,14 @@ impl Transaction {
         self.has_persistent
     }
 
+    /// Its messages, and the deliveries that it settles.
+    pub fn counts(&self) -> (u64, u64) {
+        self.counts
+    }
+
     /// The operations, to commit them; the next transaction begins.
     pub fn take(&mut self) -> Vec<TransactionOperation> {
-        self.has_persistent = false;
+        (self.has_persistent, self.counts) = (false, (0, 0));
         std::mem::take(&mut self.operations)
     }
 
@@ -100,7 +111,8 @@ mod tests {
             let (mandatory, further_keys) = (false, None);
             transaction.push(TransactionOperation::Publish { message: message(), mandatory, further_keys });
         }
+        assert_eq!(transaction.counts(), (2, 2));
         assert_eq!(transaction.roll_back().map(|(tag, _)| tag).collect::<Vec<_>>(), [DeliveryTag(4), DeliveryTag(7)]);
-        assert!(transaction.take().is_empty());
+        assert!(transaction.take().is_empty() && transaction.counts() == (0, 0));
     }
 }

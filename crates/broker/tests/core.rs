@@ -4,6 +4,7 @@ mod durability;
 mod features;
 mod journal;
 mod paging;
+mod stats;
 mod turns;
 mod world;
 

@@ -99,6 +99,7 @@ pub(crate) struct BindingMark {
 }
 
 /// 48 bytes; arguments, which few have, are kept aside.
+#[derive(Clone)]
 pub(crate) struct BindingEntry {
     pub source: u32,
     pub target: BindingTarget,
@@ -115,6 +116,7 @@ pub(crate) struct BindingEntry {
 const _: () = assert!(size_of::<BindingEntry>() == 48);
 
 /// The arguments of one binding.
+#[derive(Clone)]
 struct KeptArguments {
     table: Table,
     /// So that the index can grow without reading them.
@@ -123,6 +125,7 @@ struct KeptArguments {
 }
 
 /// All bindings of the catalog.
+#[derive(Clone)]
 pub(crate) struct BindingTable {
     records: Vec<BindingEntry>,
     free: Vec<u32>,

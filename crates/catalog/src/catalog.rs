@@ -44,6 +44,7 @@ pub use walks::BindingPlace;
 use wire::ReplyCode;
 
 /// All definitions: one replica a shard.
+#[derive(Clone)]
 pub struct Catalog {
     limits: CatalogLimits,
     share: DefinitionShare,

@@ -87,6 +87,7 @@ impl fmt::Display for ExchangeKind {
 }
 
 /// How an exchange finds the bindings for a message.
+#[derive(Clone)]
 pub(crate) enum RoutingTable {
     Direct,
     Fanout,
@@ -156,6 +157,7 @@ pub(crate) const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
     ("amq.topic", ExchangeKind::Topic, false),
 ];
 
+#[derive(Clone)]
 pub(crate) struct ExchangeEntry {
     pub definition: ExchangeDefinition,
     pub serial: u32,
@@ -198,6 +200,7 @@ impl Named for ExchangeEntry {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct ExchangeTable(pub NameTable<ExchangeEntry>);
 
 impl ExchangeTable {

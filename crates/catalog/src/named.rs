@@ -24,6 +24,7 @@ pub(crate) const fn hidden_serial(serial: u32) -> u32 {
     serial ^ 1 << 31
 }
 
+#[derive(Clone)]
 pub(crate) struct NameTable<T> {
     things: Vec<Option<T>>,
     free: Vec<u32>,

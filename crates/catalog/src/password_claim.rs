@@ -62,6 +62,7 @@ impl PasswordClaim {
 }
 
 /// The costs of all users' passwords, each with a hash that is nobody's.
+#[derive(Clone)]
 pub(crate) struct DecoyTable {
     /// With the number of users whose password has that cost.
     costs: Vec<(PasswordCost, usize)>,

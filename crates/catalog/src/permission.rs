@@ -62,7 +62,7 @@ pub enum Resource {
 }
 
 /// A pattern of names, ready for use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum PermissionPattern {
     Everything,
     Nothing,
@@ -105,7 +105,7 @@ impl PermissionPattern {
 }
 
 /// A permission, ready for use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CompiledPermission {
     pub written: Permission,
     configure: PermissionPattern,
@@ -140,7 +140,7 @@ impl CompiledPermission {
 }
 
 /// A permission on topics, ready for use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CompiledTopic {
     pub written: TopicPermission,
     write: PermissionPattern,
@@ -166,6 +166,7 @@ impl CompiledTopic {
     }
 }
 
+#[derive(Clone)]
 struct CachedDecision {
     user: UserId,
     vhost: VhostId,
@@ -175,6 +176,7 @@ struct CachedDecision {
 }
 
 /// What patterns said before. Forgets everything when it is full or a permission changes.
+#[derive(Clone)]
 pub(crate) struct PermissionCache {
     remembered: HashTable<CachedDecision>,
     most: usize,

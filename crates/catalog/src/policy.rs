@@ -248,6 +248,7 @@ fn list_of(wanted: impl Fn(&PolicyKey) -> bool) -> String {
 }
 
 /// A policy, ready for use.
+#[derive(Clone)]
 struct CompiledPolicy {
     written: Policy,
     of_other_types: bool,
@@ -307,7 +308,7 @@ impl EffectivePolicy {
 }
 
 /// The policies of one vhost, those that count first in front.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct PolicyTable {
     policies: Vec<CompiledPolicy>,
     operator: Vec<CompiledPolicy>,

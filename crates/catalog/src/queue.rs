@@ -51,6 +51,7 @@ impl QueueDefinition {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct QueueEntry {
     pub definition: QueueDefinition,
     pub serial: u32,
@@ -66,6 +67,7 @@ pub(crate) struct QueueEntry {
 }
 
 /// The queues that a session has to itself, in the order in which it declared them.
+#[derive(Clone)]
 struct ExclusiveQueues {
     first: u32,
     last: u32,
@@ -89,6 +91,7 @@ impl Named for QueueEntry {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct QueueTable {
     pub table: NameTable<QueueEntry>,
     exclusive: HashMap<SessionId, ExclusiveQueues, FixedState>,

@@ -18,6 +18,7 @@ use std::{
     sync::Arc,
 };
 
+#[derive(Clone)]
 struct CachedRoute {
     exchange: u32,
     /// Bytes that it counts for.
@@ -42,6 +43,7 @@ fn same_bytes(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && (left.is_empty() || left == right)
 }
 
+#[derive(Clone)]
 pub(crate) struct RouteCache {
     entries: Vec<CachedRoute>,
     index: HashTable<u32>,

@@ -15,6 +15,7 @@ const SEGMENT_VALUES: usize = 400;
 const SEGMENT_SHIFT: u32 = 24;
 
 /// A hash table. It takes no longer to add a value than to split one of its segments.
+#[derive(Clone)]
 pub(crate) struct SegmentedTable<T> {
     /// `1 << level` of them, and one more for each that is split.
     segments: Vec<HashTable<T>>,

@@ -18,7 +18,7 @@ const PLACES_MAX: usize = (NAME_BYTES_MAX + 1).div_ceil(PLACE_BYTES);
 const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize);
 
 /// The arena. Handles address 32 GiB, beyond what the limits on bindings let it reach.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct TextArena {
     chunks: Vec<Box<[u8]>>,
     /// Places used in the last chunk.

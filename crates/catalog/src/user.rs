@@ -59,7 +59,7 @@ impl fmt::Display for LoginRefused {
 
 impl std::error::Error for LoginRefused {}
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct User {
     pub name: Name,
     /// Labels for the management side.
@@ -102,6 +102,7 @@ impl User {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct UserTable {
     users: Vec<Option<User>>,
     by_name: HashMap<Name, UserId, FixedState>,

@@ -27,6 +27,7 @@ pub struct VhostLimits {
 /// Bytes of a vhost's name, as they are counted: operators give them, and there are few.
 const NAME_BYTES_MEAN: usize = 16;
 
+#[derive(Clone)]
 pub(crate) struct Vhost {
     pub name: Name,
     pub default_exchange: ExchangeId,
@@ -43,6 +44,7 @@ pub(crate) struct Vhost {
     pub leaving: bool,
 }
 
+#[derive(Clone)]
 pub(crate) struct VhostTable {
     vhosts: Vec<Option<Vhost>>,
     by_name: HashMap<Name, VhostId, FixedState>,

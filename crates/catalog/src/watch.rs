@@ -58,6 +58,7 @@ pub enum BindingEvent {
     Resync,
 }
 
+#[derive(Clone)]
 struct BindingSubscription {
     vhost: VhostId,
     name: Name,
@@ -81,6 +82,7 @@ impl Named for BindingSubscription {
 }
 
 /// All watches of one replica, and what they have to say. Replicas are watched one by one: this is no definition.
+#[derive(Clone)]
 pub(crate) struct BindingSubscriptions {
     table: NameTable<BindingSubscription>,
     changes: Vec<BindingChange>,

@@ -1,9 +1,13 @@
 //! Administration of a running broker from any thread: the shard concerned does the work on its own thread.
 
+use crate::catalog_replica::CatalogReplica;
+use crate::connection_report::ConnectionReport;
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
+use crate::reports::{ConnectionSelector, ConnectionTask};
+use crate::shard_report::ShardReport;
 use crate::store_metrics::ShardStoreMetrics;
-use broker::{AdminRequest, ReplyAddress};
+use broker::{AdminRequest, QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal, ShardId};
 use federation::{FederationCommand, LinkStatus};
 use std::sync::Arc;
@@ -101,6 +105,62 @@ impl AdminHandle {
         let mut metrics: Vec<_> = of_shards.iter().collect();
         metrics.sort_by_key(|metrics| metrics.shard.0);
         Some(metrics)
+    }
+
+    /// A replica of the definitions, which gets every change that is made from now on. The shard that makes changes copies its own,
+    /// and does nothing else meanwhile. `None`: the broker has stopped, or there are
+    /// [`limits::DEFINITION_SUBSCRIBERS_MAX`](crate::limits::DEFINITION_SUBSCRIBERS_MAX) already.
+    pub fn subscribe_definitions(&self) -> Option<Box<CatalogReplica>> {
+        let (reply, replica) = mpsc::channel();
+        self.send(ShardId(0), InboxMessage::Subscribe(reply))?;
+        replica.recv().ok()
+    }
+
+    /// The number of shards.
+    pub fn shards(&self) -> u16 {
+        self.inboxes.len() as u16
+    }
+
+    /// The next piece of what a shard has to tell since this was last asked, by whoever has; its `more` says that another call finds
+    /// more. Waits for the shard's next tick. `None`: the broker has stopped, or too many ask at once.
+    pub fn report(&self, shard: ShardId) -> Option<ShardReport> {
+        let (reply, report) = mpsc::channel();
+        self.send(shard, InboxMessage::Report(reply))?;
+        report.recv().ok()
+    }
+
+    /// A queue as it is now. `None`: there is none, or the broker has stopped.
+    pub fn queue_report(&self, vhost: &str, name: &[u8]) -> Option<QueueReport> {
+        let (reply, report) = mpsc::channel();
+        for shard in 0..self.shards() {
+            let (vhost, name, reply) = (vhost.into(), name.into(), reply.clone());
+            self.send(ShardId(shard), InboxMessage::ReadQueue { vhost, name, reply })?;
+        }
+        drop(reply);
+        report.recv().ok()
+    }
+
+    /// The connections that are meant, as they are now. `None`: the broker has stopped.
+    pub fn connection_reports(&self, selector: &ConnectionSelector) -> Option<Vec<ConnectionReport>> {
+        let (reply, reports) = mpsc::channel();
+        for shard in 0..self.shards() {
+            let task = ConnectionTask::Report(reply.clone());
+            self.send(ShardId(shard), InboxMessage::FindConnections(selector.clone(), task))?;
+        }
+        drop(reply);
+        Some(reports.iter().collect())
+    }
+
+    /// Closes the connections that are meant: their clients get the reason (320 CONNECTION_FORCED). Returns how many. `None`: the
+    /// broker has stopped.
+    pub fn close_connections(&self, selector: &ConnectionSelector, reason: &str) -> Option<u32> {
+        let (reply, closed) = mpsc::channel();
+        for shard in 0..self.shards() {
+            let task = ConnectionTask::Close { reason: reason.into(), closed: 0, reply: reply.clone() };
+            self.send(ShardId(shard), InboxMessage::FindConnections(selector.clone(), task))?;
+        }
+        drop(reply);
+        Some(closed.iter().sum())
     }
 
     fn send(&self, shard: ShardId, message: InboxMessage) -> Option<()> {

@@ -1,11 +1,13 @@
 //! A connection: a link, the parser of its bytes, and the state of its login and its end.
 
 use crate::connection_limits::Reservation;
+use crate::connection_traffic::ConnectionTraffic;
 use crate::link_id::FederationLinkId;
 use crate::tokens::TokenOwner;
+use broker::{ChangeList, ConnectionSlot};
 use catalog::{UserId, VhostId};
 use link::{FilledMemory, Link};
-use session::{BodyRoom, Heartbeat, Inbound};
+use session::{BodyRoom, Heartbeat, Inbound, Tuning};
 use slab::Pool;
 use std::time::Instant;
 use verbs::RdmaToken;
@@ -53,6 +55,16 @@ pub(crate) struct Connection {
     pub half_close: HalfClose,
     /// When the phase must be over, unless it is `Open`.
     pub deadline: Instant,
+    pub connected_at: Instant,
+    /// The SASL mechanism by which the client has logged in.
+    pub mechanism: Box<str>,
+    /// What the client says about itself, in wire form; empty if it is too long to be kept.
+    pub client_properties: Box<[u8]>,
+    /// What was negotiated.
+    pub tuning: Option<Tuning>,
+    pub traffic: ConnectionTraffic,
+    /// A reader of reports knows it as it is.
+    pub is_reported: bool,
     /// When bytes last arrived.
     pub received_at: Instant,
     /// When bytes were last sent.
@@ -91,7 +103,19 @@ pub(crate) struct Connection {
     pub timer_at: Option<Instant>,
 }
 
+/// Connections that a reader of reports does not know as they are, by slot and serial number.
+pub(crate) type ConnectionChanges = ChangeList<(ConnectionSlot, u32)>;
+
 impl Connection {
+    /// It has changed: whoever knew it as it was is to be told.
+    #[inline]
+    pub fn note_change(&mut self, slot: ConnectionSlot, changes: &mut ConnectionChanges) {
+        if self.is_reported {
+            self.is_reported = false;
+            changes.note((slot, self.serial));
+        }
+    }
+
     /// A connection that has just been accepted or made, and must be open by the deadline.
     pub fn new(link: Box<dyn Link>, inbound: Inbound, deadline: Instant, now: Instant) -> Self {
         Connection {
@@ -104,6 +128,12 @@ impl Connection {
             phase: ConnectionPhase::Greeting,
             half_close: HalfClose::Open,
             deadline,
+            connected_at: now,
+            mechanism: Box::default(),
+            client_properties: Box::default(),
+            tuning: None,
+            traffic: ConnectionTraffic::default(),
+            is_reported: false,
             received_at: now,
             sent_at: now,
             heartbeat: None,

@@ -1,6 +1,6 @@
 //! The connection table of a shard: slots, the list of connections that wait for a turn, and timers.
 
-use crate::connection::{Connection, ConnectionPhase};
+use crate::connection::{Connection, ConnectionChanges, ConnectionPhase};
 use crate::limits::CLOSE_TIMEOUT;
 use crate::timers::ConnectionTimers;
 use broker::ConnectionSlot;
@@ -23,6 +23,8 @@ pub(crate) struct Connections {
     timers: ConnectionTimers,
     /// Memory of all connections for bodies in which nothing has arrived.
     body_room: BodyRoom,
+    /// By slot and serial number.
+    pub changes: ConnectionChanges,
 }
 
 impl Connections {
@@ -42,6 +44,7 @@ impl Connections {
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
+        self.changes.note((slot, connection.serial));
         self.slots[index] = Some(connection);
         self.set_timer(slot, deadline);
         slot
@@ -51,6 +54,7 @@ impl Connections {
     pub fn remove(&mut self, slot: ConnectionSlot) -> Option<Box<Connection>> {
         let connection = self.slots.get_mut(slot.index())?.take()?;
         self.replace_room(connection.body_room, BodyRoom::default());
+        self.changes.note_gone((slot, connection.serial));
         self.free.push(slot);
         Some(connection)
     }
@@ -67,6 +71,19 @@ impl Connections {
 
     pub fn len(&self) -> usize {
         self.slots.iter().flatten().count()
+    }
+
+    /// Slots that were ever in use.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A connection has changed: whoever knew it as it was is to be told.
+    #[inline]
+    pub fn note_change(&mut self, slot: ConnectionSlot) {
+        if let Some((connection, changes)) = self.get_with_changes(slot) {
+            connection.note_change(slot, changes);
+        }
     }
 
     /// Every slot that was ever in use.
@@ -130,8 +147,16 @@ impl Connections {
         if let Some(Some(connection)) = self.slots.get_mut(slot.index()) {
             let room = connection.inbound.body_room();
             let before = std::mem::replace(&mut connection.body_room, room);
+            connection.note_change(slot, &mut self.changes);
             self.replace_room(before, room);
         }
+    }
+
+    /// A connection, and where its changes are noted.
+    #[inline]
+    pub fn get_with_changes(&mut self, slot: ConnectionSlot) -> Option<(&mut Connection, &mut ConnectionChanges)> {
+        let connection = self.slots.get_mut(slot.index())?.as_deref_mut()?;
+        Some((connection, &mut self.changes))
     }
 
     #[inline]
@@ -175,6 +200,7 @@ impl Connections {
         if let Some(connection) = self.get_mut(slot) {
             connection.phase = phase;
             connection.deadline = now + CLOSE_TIMEOUT;
+            self.note_change(slot);
             self.set_timer(slot, now + CLOSE_TIMEOUT);
         }
     }

@@ -169,6 +169,7 @@ impl Dispatcher {
                 {
                     connection.inbound.greet_with(greeting);
                 }
+                connection.traffic.count_received(bytes + lent_bytes);
                 Some(bytes + lent_bytes)
             }
             Ok(ReceiveOutcome::Idle) => {
@@ -309,6 +310,7 @@ impl Dispatcher {
             EventOutcome::Tuned(tuning) => {
                 if let Some(connection) = sessions.connections.get_mut(slot) {
                     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
+                    connection.tuning = Some(tuning);
                 }
             }
             EventOutcome::UpdateSecret => {
@@ -528,11 +530,9 @@ fn dispatch_event(
         }
         Event::ChannelOpened { channel } => EventOutcome::OpenChannel { channel },
         Event::ChannelClosed { channel, .. } => EventOutcome::CloseChannel { channel },
-        Event::Login { mechanism, response, capabilities, .. } => EventOutcome::LogIn(LoginRequest {
-            mechanism: mechanism.as_bytes().into(),
-            response: response.into(),
-            capabilities,
-        }),
+        Event::Login { mechanism, response, client_properties, capabilities, .. } => {
+            EventOutcome::LogIn(LoginRequest::new(mechanism, response, client_properties, capabilities))
+        }
         Event::Open { vhost } => EventOutcome::OpenVhost { vhost: vhost.as_bytes().into() },
         Event::Tuned(tuning) => EventOutcome::Tuned(tuning),
         Event::CloseRequested { .. } | Event::CloseOk => EventOutcome::Close,

@@ -3,6 +3,7 @@
 //!
 //! Nothing is sent here: the shard flushes once per batch.
 
+use crate::catalog_replica::DefinitionPublisher;
 use crate::copied_bytes::CopiedBytes;
 use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::limits::UNHELD_STORED_BYTES;
@@ -19,6 +20,7 @@ use definitions::journal_changes;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
 use wire::{ChannelNumber, DeliveryTag, Method};
@@ -56,6 +58,8 @@ pub struct ShardEffects {
     early_page_ins: Vec<(QueueUid, QueuePosition, QueuePosition)>,
     /// Makes definitions durable, on shard 0 of a broker with a store.
     pub(crate) journal: Option<Box<DefinitionJournal>>,
+    /// Replicas of definitions outside of the shards, on shard 0.
+    pub(crate) replicas: DefinitionPublisher,
 }
 
 impl ShardEffects {
@@ -75,6 +79,7 @@ impl ShardEffects {
             store: None,
             early_page_ins: Vec::new(),
             journal: None,
+            replicas: DefinitionPublisher::default(),
         }
     }
 
@@ -521,6 +526,10 @@ impl Effects for ShardEffects {
         let ShardEffects { journal: Some(journal), rng, .. } = self else { return false };
         let records = journal_changes(definition, executed, catalog, || salt(rng));
         journal.append(version, &records)
+    }
+
+    fn definition_made(&mut self, version: u64, definition: &Arc<Definition>) {
+        self.replicas.publish(version, definition);
     }
 }
 

@@ -26,18 +26,21 @@ pub(crate) fn flush_output(
     slot: ConnectionSlot,
     now: Instant,
 ) -> FlushOutcome {
-    let Some(connection) = connections.get_mut(slot) else { return FlushOutcome::Skipped };
+    let Some((connection, changes)) = connections.get_with_changes(slot) else { return FlushOutcome::Skipped };
     let Some(output) = outputs.get_mut(slot) else { return FlushOutcome::Skipped };
     if output.blocked {
         return FlushOutcome::Skipped;
     }
     if !output.out.is_empty() {
         connection.sent_at = now;
+        let bytes = output.out.bytes();
         match connection.link.send(output.out.gather_mut()) {
             Ok(SendOutcome::Drained) => {}
             Ok(SendOutcome::Blocked) => output.blocked = true,
             Err(error) => return FlushOutcome::Failed(error),
         }
+        connection.traffic.count_sent(bytes - output.out.bytes());
+        connection.note_change(slot, changes);
     }
     if output.out.is_empty() && connection.half_close == HalfClose::Pending {
         connection.link.close_sending();

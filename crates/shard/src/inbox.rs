@@ -1,8 +1,11 @@
 //! Messages that a shard gets from threads that are not shards: the operator's requests and outcomes of dials.
 
+use crate::catalog_replica::CatalogReplica;
 use crate::link_dial::{DialError, DialProgress, DialRequest};
+use crate::reports::{ConnectionSelector, ConnectionTask};
+use crate::shard_report::ShardReport;
 use crate::store_metrics::ShardStoreMetrics;
-use broker::ReplyAddress;
+use broker::{QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{FederationCommand, LinkStatus};
 use reactor::InboxSender;
@@ -23,6 +26,14 @@ pub(crate) enum InboxMessage {
     ListLinks(Sender<Vec<LinkStatus>>),
     /// Asks for the numbers of this shard's store.
     ReadStore(Sender<ShardStoreMetrics>),
+    /// Asks for a replica of the definitions (of shard 0).
+    Subscribe(Sender<Box<CatalogReplica>>),
+    /// Asks for the next piece of a report.
+    Report(Sender<ShardReport>),
+    /// Asks for a queue as it is now; only its home has it.
+    ReadQueue { vhost: Box<str>, name: Box<[u8]>, reply: Sender<QueueReport> },
+    /// Asks for connections, or has them closed.
+    FindConnections(ConnectionSelector, ConnectionTask),
     /// The outcome of a dial.
     Dialled(DialRequest, Result<DialProgress, DialError>),
 }

@@ -160,3 +160,22 @@ const _: () = assert!(JOURNAL_SEGMENT_BYTES >= store::limits::SEGMENT_BYTES_MIN)
 /// Queues that may have been declared in one life of a broker, and lost with it. Numbers of queues have 62 bits: they last for a
 /// billion lives.
 pub const LOST_QUEUE_UIDS_MAX: u64 = 1 << 32;
+
+/// Objects in one piece of a report: a tenth of a millisecond's work, about.
+pub const REPORT_OBJECTS_MAX: usize = 512;
+/// Requests for reports of one shard that wait for their turn, one a tick. One more is dropped.
+pub const REPORT_REQUESTS_MAX: usize = 4;
+/// How long after the last request for a report changes are noted.
+pub const REPORT_IDLE: Duration = Duration::from_secs(60);
+/// Searches for connections of one shard that wait for their turn. One more is dropped.
+pub const SEARCHES_MAX: usize = 16;
+/// Connections that a report or a search looks at in one tick.
+pub const CONNECTIONS_SEARCHED_PER_TICK: usize = 1_024;
+/// Connections that an operator closes in one tick.
+pub const CONNECTIONS_CLOSED_PER_TICK: usize = 64;
+/// Bytes of what a client says about itself that are kept. Longer texts are not.
+pub const CLIENT_PROPERTIES_BYTES_MAX: usize = 4 << 10;
+/// Definitions that wait for a subscriber. One that is further behind is dropped, and must subscribe anew.
+pub const DEFINITION_UPDATES_MAX: usize = 4_096;
+/// Subscribers of definitions. One more is refused.
+pub const DEFINITION_SUBSCRIBERS_MAX: usize = 4;

@@ -1,7 +1,7 @@
 //! Logins: which user a client is, by password (here or on a verifier thread), certificate or token.
 
 use crate::connection::{Connection, ConnectionPhase};
-use crate::limits::LOGGED_NAME_BYTES_MAX;
+use crate::limits::{CLIENT_PROPERTIES_BYTES_MAX, LOGGED_NAME_BYTES_MAX};
 use crate::login_attempt::LoginAttempt;
 use crate::login_source::LoginSource;
 use crate::mailbox::ShardWaker;
@@ -18,7 +18,7 @@ use session::{Capabilities, Greeting};
 use std::sync::Arc;
 use std::time::Instant;
 use verbs::RdmaToken;
-use wire::ShortStr;
+use wire::{ShortStr, TableRef};
 
 /// How clients log in by their certificates (SASL EXTERNAL).
 #[derive(Clone)]
@@ -31,9 +31,40 @@ pub struct ExternalMechanism {
 
 /// A login as the client sent it (`connection.start-ok`).
 pub(crate) struct LoginRequest {
-    pub mechanism: Vec<u8>,
-    pub response: Vec<u8>,
+    /// The SASL mechanism, the response and what the client says about itself, in one piece: an outcome of an event is moved for
+    /// each message, and whether there is a piece to free is asked each time.
+    bytes: Vec<u8>,
+    mechanism_bytes: usize,
+    response_bytes: usize,
     pub capabilities: Capabilities,
+}
+
+impl LoginRequest {
+    #[cold]
+    pub fn new(mechanism: ShortStr<'_>, response: &[u8], properties: TableRef<'_>, capabilities: Capabilities) -> Self {
+        let properties = properties.as_bytes();
+        let kept = if properties.len() > CLIENT_PROPERTIES_BYTES_MAX { &[] } else { properties };
+        let bytes = [mechanism.as_bytes(), response, kept].concat();
+        LoginRequest {
+            bytes,
+            mechanism_bytes: mechanism.as_bytes().len(),
+            response_bytes: response.len(),
+            capabilities,
+        }
+    }
+
+    pub fn mechanism(&self) -> &[u8] {
+        &self.bytes[..self.mechanism_bytes]
+    }
+
+    pub fn response(&self) -> &[u8] {
+        &self.bytes[self.mechanism_bytes..][..self.response_bytes]
+    }
+
+    /// What the client says about itself, in wire form; empty if it is too long to be kept.
+    pub fn client_properties(&self) -> &[u8] {
+        &self.bytes[self.mechanism_bytes + self.response_bytes..]
+    }
 }
 
 /// The logins of one shard.
@@ -62,10 +93,12 @@ impl LoginService {
     pub fn log_in(&mut self, sessions: &mut Sessions, slot: ConnectionSlot, request: LoginRequest, now: Instant) {
         let Some(connection) = sessions.connections.get_mut(slot) else { return };
         connection.capabilities = request.capabilities;
+        connection.client_properties = request.client_properties().into();
+        connection.mechanism = String::from_utf8_lossy(request.mechanism()).into();
         let is_loopback = connection.link.peer().is_loopback;
-        let mechanism = ShortStr::new(&request.mechanism).unwrap_or(ShortStr::EMPTY);
+        let mechanism = ShortStr::new(request.mechanism()).unwrap_or(ShortStr::EMPTY);
         let catalog = sessions.broker.catalog();
-        let outcome = match sasl::credentials(mechanism, &request.response) {
+        let outcome = match sasl::credentials(mechanism, request.response()) {
             Err(fault) => return sessions.on_client_fault(slot, &fault, now),
             Ok(Credentials::Password { user, password }) => {
                 let attempt = LoginAttempt {
@@ -74,7 +107,7 @@ impl LoginService {
                     source: LoginSource::of(&connection.link.peer().address),
                     claim: catalog.claim(user, is_loopback),
                     user_name: logged_name(user),
-                    mechanism: request.mechanism,
+                    mechanism: request.mechanism().into(),
                     // A longer one is wrong, whatever follows.
                     offered: password[..password.len().min(PASSWORD_BYTES_MAX + 1)].to_vec(),
                 };

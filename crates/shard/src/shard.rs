@@ -4,6 +4,7 @@
 //! Below it, `dispatcher` reads connections and carries out their events, `sessions` owns the connections, their
 //! outputs and the broker core.
 
+use crate::catalog_replica::CatalogReplica;
 use crate::connections::Connections;
 use crate::definition_journal::DefinitionJournal;
 use crate::dispatcher::Dispatcher;
@@ -19,15 +20,18 @@ use crate::message_store::MessageStore;
 use crate::password_verifier::PasswordVerifier;
 use crate::publisher_throttle::PublisherThrottle;
 use crate::read_order::{ReadOrder, WorkSource};
+use crate::reports::{ConnectionSelector, ConnectionTask, ReportService};
 use crate::sessions::Sessions;
 use crate::shard_options::ShardOptions;
+use crate::shard_report::ShardReport;
 use crate::shared_state::SharedState;
 use crate::store_metrics::ShardStoreMetrics;
 use crate::tokens::TokenOwner;
-use broker::{BodyRef, Broker, ConnectionSlot, Effects, ReplyAddress};
+use broker::{BodyRef, Broker, ConnectionSlot, Effects, QueueReport, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
 use link::{AbortReason, Link};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 use store::{RecoveredLog, ScanError, SegmentReader};
 
@@ -44,6 +48,7 @@ pub struct Shard {
     pub(crate) dispatcher: Dispatcher,
     throttle: PublisherThrottle,
     read_order: ReadOrder,
+    reports: ReportService,
 }
 
 impl Shard {
@@ -60,6 +65,7 @@ impl Shard {
             dispatcher: Dispatcher::new(sessions),
             throttle: PublisherThrottle::default(),
             read_order: ReadOrder::default(),
+            reports: ReportService::default(),
         }
     }
 
@@ -146,6 +152,7 @@ impl Shard {
         self.dispatcher.run_deferred(now);
         self.dispatcher.run_timers(now);
         self.dispatcher.sessions.check_memory(now);
+        self.reports.serve(&mut self.dispatcher, now);
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
         self.dispatcher.sessions.effects.mailbox.send(true);
@@ -280,6 +287,34 @@ impl Shard {
         })
     }
 
+    /// Has the next piece of a report sent with a tick.
+    pub(crate) fn request_report(&mut self, reply: Sender<ShardReport>) {
+        self.reports.request(reply);
+    }
+
+    /// The next piece of a report, for whoever runs this shard on its own thread.
+    pub fn report(&mut self, now: Instant) -> ShardReport {
+        self.reports.report(&mut self.dispatcher.sessions, now)
+    }
+
+    /// A queue as it is now, if it lives here.
+    pub fn queue_report(&mut self, vhost: &str, name: &[u8]) -> Option<QueueReport> {
+        let broker = &mut self.dispatcher.sessions.broker;
+        let id = broker.catalog().queue(broker.catalog().vhost_by_name(vhost)?, name)?;
+        broker.observer().queue(id)
+    }
+
+    /// A replica of the definitions for another thread, of shard 0. `None`: there are too many.
+    pub fn subscribe_definitions(&mut self) -> Option<CatalogReplica> {
+        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+        effects.replicas.subscribe(broker.catalog(), broker.definitions_version())
+    }
+
+    /// Has connections found with the next ticks.
+    pub(crate) fn find_connections(&mut self, selector: ConnectionSelector, task: ConnectionTask) {
+        self.reports.search(selector, task);
+    }
+
     fn outcome(&self, now: Instant) -> TickOutcome {
         let sessions = &self.dispatcher.sessions;
         let Sessions { options, connections, broker, effects, shared, memory } = sessions;
@@ -292,6 +327,7 @@ impl Shard {
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
             || self.dispatcher.reviews_access()
+            || self.reports.has_work()
             || self.dispatcher.federation_links.has_dials()
             || effects.journal.as_ref().is_some_and(|journal| journal.has_work())
         {

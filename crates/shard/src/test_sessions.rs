@@ -103,9 +103,8 @@ impl LoginClient {
         self.write_start(mechanism, response);
         let mut request = None;
         self.deliver(sessions, |event| {
-            let Event::Login { mechanism, response, capabilities, .. } = event else { return };
-            let mechanism = mechanism.as_bytes().into();
-            request = Some(LoginRequest { mechanism, response: response.into(), capabilities });
+            let Event::Login { mechanism, response, client_properties, capabilities, .. } = event else { return };
+            request = Some(LoginRequest::new(mechanism, response, client_properties, capabilities));
         });
         request.expect("a login")
     }

@@ -122,6 +122,18 @@ impl Worker<InboxMessage> for ShardWorker {
                     let _sent = reply.send(metrics);
                 }
             }
+            InboxMessage::Subscribe(reply) => {
+                if let Some(replica) = self.shard.subscribe_definitions() {
+                    let _sent = reply.send(Box::new(replica));
+                }
+            }
+            InboxMessage::Report(reply) => self.shard.request_report(reply),
+            InboxMessage::ReadQueue { vhost, name, reply } => {
+                if let Some(queue) = self.shard.queue_report(&vhost, &name) {
+                    let _sent = reply.send(queue);
+                }
+            }
+            InboxMessage::FindConnections(selector, task) => self.shard.find_connections(selector, task),
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
     }

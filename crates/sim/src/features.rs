@@ -19,6 +19,7 @@ mod feature_settings;
 mod live_damage;
 mod model_endings;
 mod queue_arguments;
+mod report_reader;
 mod requests;
 mod rest_checks;
 mod shadow_model;
@@ -42,6 +43,7 @@ use crashes::EndReason;
 use delivery_checks::Suspicions;
 use disk_troubles::DiskTroubles;
 use live_damage::LiveDamage;
+use report_reader::ReportReader;
 use rest_checks::{RestChecker, is_blocking};
 use shadow_model::ShadowModel;
 
@@ -56,6 +58,7 @@ pub struct FeatureWorkload {
     troubles: DiskTroubles,
     /// What was damaged in this life of the broker, and what its scrub has said.
     live_damage: LiveDamage,
+    reader: ReportReader,
     /// Why the broker closes all connections.
     ending: Option<EndReason>,
 }
@@ -72,6 +75,7 @@ impl FeatureWorkload {
             progress: (0, 0),
             troubles: DiskTroubles::default(),
             live_damage: LiveDamage::default(),
+            reader: ReportReader::default(),
             ending: None,
         }
     }
@@ -154,6 +158,10 @@ impl Workload for FeatureWorkload {
             world.trace.fail(violation);
         }
         self.check_scrubbed(world);
+        self.reader.read(world);
+        if let Some(violation) = self.reader.violation(world, is_blocking(world)) {
+            world.trace.fail(violation);
+        }
         self.suspicions.disorder.clear();
         self.suspicions.unexplained_flags.clear();
     }

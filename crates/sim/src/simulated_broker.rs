@@ -13,8 +13,8 @@ use link::Link;
 use link::sim::{SimConnection, SimLink, SimSide, SplitMix64};
 use session::Greeting;
 use shard::{
-    DialError, DialRequest, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState,
-    TickOutcome, WakeTarget,
+    DialError, DialRequest, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardReport, ShardWaker,
+    SharedState, TickOutcome, WakeTarget,
 };
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
@@ -335,6 +335,25 @@ impl SimulatedBroker {
     pub fn work_per_turn_max(&self) -> u64 {
         let shards = self.shards.iter().map(|node| node.shard.broker().counters().work_per_turn_max);
         shards.max().unwrap_or(0).max(self.past_work_per_turn_max)
+    }
+
+    /// Everything that its shards have to tell a reader who was told what there was before.
+    pub fn reports(&mut self, now: Instant) -> Vec<ShardReport> {
+        let SimulatedBroker { shards, heap, .. } = self;
+        let mut reports = Vec::new();
+        for node in shards {
+            loop {
+                let report = heap.measure(|| node.shard.report(now));
+                // The reader's is a copy, which is none of the broker's heap.
+                reports.push(report.clone());
+                let more = report.more;
+                heap.measure(|| drop(report));
+                if !more {
+                    break;
+                }
+            }
+        }
+        reports
     }
 
     /// Messages that were moved so that their segments could be given back, in this life and those before.

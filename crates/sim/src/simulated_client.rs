@@ -2,6 +2,7 @@
 
 use crate::client_connection::{ClientConnection, ClientEvent};
 use crate::features::ModelTime;
+use broker::{ChannelStats, ConnectionSlot};
 use link::sim::{SimConnection, SimSide};
 use std::collections::BTreeMap;
 use wire::ChannelNumber;
@@ -149,6 +150,8 @@ pub struct ClientChannel {
     pub pending: Option<PendingRequest>,
     /// A message was sent on it.
     pub has_published: bool,
+    /// What it has sent and received, as the broker counts it.
+    pub counts: ChannelStats,
     /// The number of publishes in confirm mode.
     pub published: u64,
     /// Publishes that are not confirmed.
@@ -192,6 +195,7 @@ impl ClientChannel {
             consumers: Vec::new(),
             pending: None,
             has_published: false,
+            counts: ChannelStats::default(),
             published: 0,
             unconfirmed: BTreeMap::new(),
             unproven_publishes: Vec::new(),
@@ -233,6 +237,7 @@ impl ClientChannel {
     /// Records a publish, by the channel's mode.
     pub fn record_publish(&mut self, id: u64) {
         self.has_published = true;
+        self.counts.publish += 1;
         match self.mode {
             PublishMode::Plain => self.unproven_publishes.push(id),
             PublishMode::Confirm => {
@@ -302,6 +307,8 @@ pub struct SimulatedClient {
     /// Identifies the connection among all of a run.
     pub uid: u32,
     pub broker: usize,
+    /// The shard and the slot of the broker's end.
+    pub end: (usize, ConnectionSlot),
     pub role: ClientRole,
     /// How far the connection is.
     pub state: ConnectionState,

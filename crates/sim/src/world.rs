@@ -139,7 +139,7 @@ impl SimulatedWorld {
         let now = self.clock.now;
         let to = &mut self.brokers[broker];
         let end = to.accept(far, cable.clone(), now);
-        let shard = to.connections[end].shard;
+        let (shard, slot) = (to.connections[end].shard, to.connections[end].slot);
         let limits = self.settings.limits.session();
         let connection = ClientConnection::new(near, cable.clone(), limits, &self.memory.pool, now);
         self.tally.connections += 1;
@@ -150,6 +150,7 @@ impl SimulatedWorld {
             cable,
             uid,
             broker,
+            end: (shard, slot),
             role,
             state: ConnectionState::Opening,
             blocked: false,

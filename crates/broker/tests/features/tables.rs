@@ -9,7 +9,7 @@ use wire::{ChannelNumber, ShortStr, TableRef};
 static HEAP: Heap = Heap;
 
 /// What a few channels, or the capacity that tables keep for later, may take.
-const SMALL_BYTES: isize = 64 << 10;
+const SMALL_BYTES: isize = 80 << 10;
 const CHANNELS: u16 = 4_000;
 const SHARED: &str = "shared";
 

@@ -21,6 +21,7 @@ use crate::{
 const PLACES_A_STEP: u32 = 16;
 
 /// What is being removed. Queues and exchanges are hidden.
+#[derive(Clone)]
 pub(super) enum Removal {
     Queue(u32),
     Exchange(u32),

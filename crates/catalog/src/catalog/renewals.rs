@@ -16,7 +16,7 @@ use crate::{
 use std::collections::BTreeSet;
 
 /// How far a renewal has come, in the order of the tables.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Renewal {
     next_queue: u32,
     next_exchange: u32,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use wire::RawProperties;
 
 /// What an exchange selects for a message: lists of bindings, which are yet to be walked, or where single bindings lead.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Selection {
     pub lists: Vec<SelectedList>,
     pub targets: Vec<BindingTarget>,
@@ -32,6 +32,7 @@ impl Selection {
 }
 
 /// Scratch of a walk. Kept, so that walking allocates only while it grows.
+#[derive(Clone)]
 pub(super) struct RouteSearch {
     /// Tells the exchanges that this walk has seen from those of walks before.
     number: u32,

@@ -32,18 +32,21 @@ enum HashOn {
 const POINTS_A_UNIT: usize = 16;
 
 /// A binding, as it draws.
+#[derive(Clone)]
 struct HashPoint {
     hash: u64,
     binding: u32,
 }
 
 /// The seats of one weight.
+#[derive(Clone)]
 struct WeightClass {
     weight: u32,
     points: Vec<HashPoint>,
 }
 
 /// The seats of one exchange.
+#[derive(Clone)]
 pub(crate) struct HashRing {
     on: HashOn,
     /// By weight.

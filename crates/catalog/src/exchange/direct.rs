@@ -11,6 +11,7 @@ use crate::{
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
+#[derive(Clone)]
 pub(crate) struct DirectIndex {
     heads: SegmentedTable<u32>,
     hash: FixedState,

@@ -10,6 +10,7 @@ use crate::{
 use wire::{ListRef, RawProperties, Table, TableRef, Value, ValueRef};
 
 /// Who pulls from such an exchange, and from how far.
+#[derive(Clone)]
 pub(crate) struct DownstreamFilter {
     hops_max: usize,
     name: Option<Box<[u8]>>,

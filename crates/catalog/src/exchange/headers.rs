@@ -96,6 +96,7 @@ pub(crate) fn size_of_binding(bindings: &BindingTable, binding: u32) -> u64 {
 }
 
 /// The bindings of all headers exchanges, by the headers that they ask for.
+#[derive(Clone)]
 pub(crate) struct HeadersIndex {
     lists: PostingLists,
     message: MessageHeaders,

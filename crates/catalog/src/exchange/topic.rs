@@ -77,7 +77,7 @@ impl TopicCursor {
 }
 
 /// Scratch of a search with one kind of set.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct TopicSearch<S> {
     /// The words of the key with the same text, by the first of them.
     alike: Vec<S>,
@@ -93,6 +93,7 @@ impl<S> TopicSearch<S> {
 }
 
 /// The tries of all topic exchanges.
+#[derive(Clone)]
 pub(crate) struct TopicTrie {
     nodes: Vec<TrieNode>,
     free: Vec<u32>,

@@ -31,6 +31,7 @@ impl EventHandler<'_> {
         if self.world.clients[client].state == ConnectionState::Gone {
             return;
         }
+        self.count(client, &event);
         match event {
             ClientEvent::Opened | ClientEvent::ChannelOpened(_) => {}
             ClientEvent::ChannelRefused(number, text) => self.on_refusal(client, number, &text),
@@ -125,6 +126,42 @@ impl EventHandler<'_> {
                 self.world.trace.note(|| format!("client {uid} is gone"));
                 self.model.end_connection(&mut self.world.clients[client]);
             }
+        }
+    }
+
+    /// Counts what a channel receives, as the broker does.
+    fn count(&mut self, client: usize, event: &ClientEvent) {
+        let (ClientEvent::Deliver(number, ..)
+        | ClientEvent::Got(number, ..)
+        | ClientEvent::Returned(number, ..)
+        | ClientEvent::Confirm(number, ..)
+        | ClientEvent::Reply(number, ..)) = event
+        else {
+            return;
+        };
+        let one = &mut self.world.clients[client];
+        let Some(channel) = one.channel_by_number(*number) else { return };
+        let channel = &mut one.channels[channel];
+        let gets_no_ack =
+            channel.pending.as_ref().is_some_and(|one| matches!(one.request, ClientRequest::Get(_, true)));
+        let counts = &mut channel.counts;
+        match event {
+            ClientEvent::Deliver(_, tag, message) => {
+                let no_ack = channel.consumers.iter().rev().any(|one| one.tag == *tag && one.no_ack);
+                *if no_ack { &mut counts.deliver_no_ack } else { &mut counts.deliver } += 1;
+                counts.redeliver += u64::from(message.redelivered);
+            }
+            ClientEvent::Got(_, message) => {
+                *if gets_no_ack { &mut counts.get_no_ack } else { &mut counts.get } += 1;
+                counts.redeliver += u64::from(message.redelivered);
+            }
+            ClientEvent::Returned(..) => counts.return_unroutable += 1,
+            ClientEvent::Reply(_, BrokerReply::Empty) => counts.get_empty += 1,
+            &ClientEvent::Confirm(_, tag, multiple, true) => {
+                let first = if multiple { 0 } else { tag };
+                counts.confirm += channel.unconfirmed.range(first..=tag).count() as u64;
+            }
+            _ => {}
         }
     }
 

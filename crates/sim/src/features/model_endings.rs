@@ -20,6 +20,7 @@ impl ShadowModel {
         match settlement {
             Settlement::Requeue => known.disturbed = true,
             Settlement::Done | Settlement::Rejected => {
+                channel.counts.ack += u64::from(settlement == Settlement::Done);
                 let rejected = settlement == Settlement::Rejected;
                 delivery.settled = SettlementProgress::SendOutcome;
                 delivery.rejected |= rejected;

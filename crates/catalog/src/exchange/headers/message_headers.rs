@@ -13,6 +13,7 @@ use wire::{ShortStr, TableRef, ValueRef};
 /// Headers that are looked through; more are indexed.
 const SCANNED_MAX: usize = 8;
 
+#[derive(Clone)]
 struct MessageHeader {
     /// Where in the table it begins.
     at: u32,
@@ -21,7 +22,7 @@ struct MessageHeader {
     value: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct MessageHeaders {
     /// In their order, the first of each name.
     headers: Vec<MessageHeader>,

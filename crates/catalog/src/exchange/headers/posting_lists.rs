@@ -31,6 +31,7 @@ pub(crate) struct PostingMark {
     binding: BindingMark,
 }
 
+#[derive(Clone)]
 struct PostingNode {
     key: u64,
     entry: u32,
@@ -38,6 +39,7 @@ struct PostingNode {
     next: Option<PostingId>,
 }
 
+#[derive(Clone)]
 struct PostedBinding {
     binding: u32,
     /// The last search that was done with it.
@@ -48,13 +50,14 @@ struct PostedBinding {
     postings: Box<[PostingNode]>,
 }
 
+#[derive(Clone)]
 struct PostingList {
     key: u64,
     first: PostingId,
     len: u32,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct PostingLists {
     lists: SegmentedTable<PostingList>,
     bindings: Vec<Option<PostedBinding>>,

@@ -132,7 +132,7 @@ struct KeyWord {
 }
 
 /// The words of one key.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct KeyWords {
     words: Vec<KeyWord>,
     /// For longer keys, from the hash of a text to one more than the number of the first word with it; zero is free.

@@ -15,11 +15,13 @@ pub(super) const STAR: u32 = u32::MAX - 1;
 /// The label of `#` edges.
 pub(super) const HASH: u32 = u32::MAX - 2;
 
+#[derive(Clone)]
 struct Word {
     text: TextId,
     uses: u32,
 }
 
+#[derive(Clone)]
 pub(super) struct WordTable {
     words: Vec<Word>,
     free: Vec<u32>,

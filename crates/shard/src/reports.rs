@@ -1,0 +1,249 @@
+//! The reports of a shard: hands them to a reader outside, a piece a tick, and finds connections by their names.
+//!
+//! Enters: requests of other threads.  Leaves: pieces, each of a bounded number of objects. While nobody asks, nothing is noted.
+
+use crate::connection::ConnectionPhase;
+use crate::connection_report::{ConnectionReport, connection_name};
+use crate::dispatcher::Dispatcher;
+use crate::limits::{
+    CONNECTIONS_CLOSED_PER_TICK, CONNECTIONS_SEARCHED_PER_TICK, REPORT_IDLE, REPORT_OBJECTS_MAX, REPORT_REQUESTS_MAX,
+    SEARCHES_MAX,
+};
+use crate::sessions::Sessions;
+use crate::shard_report::{ShardReport, ShardTotals};
+use broker::{ConnectionSlot, ReportPart};
+use catalog::{Refusal, SessionId};
+use link::AbortReason;
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+use wire::{ChannelNumber, ReplyCode};
+
+/// Which connections are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionSelector {
+    /// The one with this name.
+    Name(Box<str>),
+    /// All of this user.
+    User(Box<str>),
+}
+
+/// What is done with the connections that are found.
+pub(crate) enum ConnectionTask {
+    /// They are told.
+    Report(Sender<ConnectionReport>),
+    /// They are closed, for this reason, and counted.
+    Close { reason: Box<str>, closed: u32, reply: Sender<u32> },
+}
+
+/// A walk over the connections of the shard.
+struct ConnectionSearch {
+    selector: ConnectionSelector,
+    task: ConnectionTask,
+    next: u32,
+}
+
+/// What threads outside have asked this shard for.
+#[derive(Default)]
+pub(crate) struct ReportService {
+    /// When somebody last asked for a report, while changes are noted.
+    asked_at: Option<Instant>,
+    waiting: VecDeque<Sender<ShardReport>>,
+    searches: VecDeque<ConnectionSearch>,
+}
+
+impl ReportService {
+    /// Somebody asks for the next piece. If too many do, the request is dropped, and its reader knows by that.
+    pub fn request(&mut self, reply: Sender<ShardReport>) {
+        if self.waiting.len() < REPORT_REQUESTS_MAX {
+            self.waiting.push_back(reply);
+        }
+    }
+
+    /// Somebody asks for connections, or wants them closed. The request may be dropped likewise.
+    pub fn search(&mut self, selector: ConnectionSelector, task: ConnectionTask) {
+        if self.searches.len() < SEARCHES_MAX {
+            self.searches.push_back(ConnectionSearch { selector, task, next: 0 });
+        }
+    }
+
+    /// Whether a request waits.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.waiting.is_empty() || !self.searches.is_empty()
+    }
+
+    /// Answers one request of each kind, or goes on with it.
+    #[inline]
+    pub fn serve(&mut self, dispatcher: &mut Dispatcher, now: Instant) {
+        if self.has_work() || self.asked_at.is_some_and(|asked_at| now >= asked_at + REPORT_IDLE) {
+            self.serve_requests(dispatcher, now);
+        }
+    }
+
+    #[cold]
+    fn serve_requests(&mut self, dispatcher: &mut Dispatcher, now: Instant) {
+        if let Some(reply) = self.waiting.pop_front() {
+            let report = self.report(&mut dispatcher.sessions, now);
+            // A reader that has gone has no use for it, and the next one begins anew.
+            if reply.send(report).is_err() {
+                self.stop(&mut dispatcher.sessions);
+            }
+        } else if self.asked_at.is_some_and(|asked_at| now >= asked_at + REPORT_IDLE) {
+            self.stop(&mut dispatcher.sessions);
+        }
+        if let Some(search) = self.searches.pop_front()
+            && let Some(unfinished) = search.proceed(dispatcher, now)
+        {
+            self.searches.push_front(unfinished);
+        }
+    }
+
+    /// The next piece of what has changed.
+    pub fn report(&mut self, sessions: &mut Sessions, now: Instant) -> ShardReport {
+        if self.asked_at.replace(now).is_none() {
+            sessions.connections.changes.start();
+            sessions.broker.observer().start();
+        }
+        let connections = changed_connections(sessions);
+        sessions.broker.start_turn();
+        let broker = sessions.broker.observer().report(REPORT_OBJECTS_MAX - connections.len());
+        // What the channels in it have counted is among these.
+        let totals = totals(sessions);
+        let more = broker.more || !sessions.connections.changes.is_empty();
+        let (shard, time_us) = (sessions.options.shard, sessions.options.time_us(now));
+        ShardReport { shard, time_us, totals, connections, broker, more }
+    }
+
+    /// Nobody reads any more.
+    fn stop(&mut self, sessions: &mut Sessions) {
+        self.asked_at = None;
+        sessions.connections.changes.stop();
+        sessions.broker.observer().stop();
+    }
+}
+
+fn totals(sessions: &mut Sessions) -> ShardTotals {
+    let used_bytes = sessions.used_bytes() as u64;
+    let connections = sessions.connections.len() as u64;
+    let observer = sessions.broker.observer();
+    let held = observer.held();
+    ShardTotals {
+        stats: observer.stats(),
+        connections,
+        channels: held.channels,
+        consumers: held.consumers,
+        waiting: held.waiting,
+        waiting_bytes: held.waiting_bytes,
+        unacknowledged: held.unacknowledged,
+        used_bytes,
+    }
+}
+
+/// The connections that are new, have changed or are gone: as many as a piece may have.
+fn changed_connections(sessions: &mut Sessions) -> ReportPart<ConnectionReport, SessionId> {
+    let mut changes = std::mem::take(&mut sessions.connections.changes);
+    let mut part = ReportPart { begins_anew: changes.take_begins_anew(), ..ReportPart::default() };
+    let shard = sessions.options.shard;
+    let places = sessions.connections.places();
+    let mut looked_at = 0;
+    while part.len() < REPORT_OBJECTS_MAX && looked_at < CONNECTIONS_SEARCHED_PER_TICK {
+        looked_at += 1;
+        let Some(place) = changes.next_place(places) else { break };
+        add_report(sessions, ConnectionSlot::new(place as u32), None, &mut part);
+    }
+    while part.len() < REPORT_OBJECTS_MAX
+        && let Some((slot, serial)) = changes.next_changed()
+    {
+        add_report(sessions, slot, Some(serial), &mut part);
+    }
+    while part.len() < REPORT_OBJECTS_MAX
+        && let Some((slot, serial)) = changes.next_gone()
+    {
+        part.gone.push(SessionId { shard, slot, serial });
+    }
+    sessions.connections.changes = changes;
+    part
+}
+
+fn add_report(
+    sessions: &mut Sessions,
+    slot: ConnectionSlot,
+    serial: Option<u32>,
+    part: &mut ReportPart<ConnectionReport, SessionId>,
+) {
+    let Some(connection) = sessions.connections.get_mut(slot) else { return };
+    if serial.is_none_or(|serial| serial == connection.serial) {
+        connection.is_reported = true;
+        part.changed.extend(sessions.connection_report(slot));
+    }
+}
+
+impl ConnectionSearch {
+    /// Looks at some connections. Returns the search if there are more.
+    fn proceed(mut self, dispatcher: &mut Dispatcher, now: Instant) -> Option<ConnectionSearch> {
+        let places = dispatcher.sessions.connections.places() as u32;
+        let (mut looked_at, mut done) = (0, 0);
+        while self.next < places && looked_at < CONNECTIONS_SEARCHED_PER_TICK && done < CONNECTIONS_CLOSED_PER_TICK {
+            looked_at += 1;
+            let slot = ConnectionSlot::new(self.next);
+            self.next += 1;
+            if self.is_meant(&dispatcher.sessions, slot) {
+                done += 1;
+                self.carry_out(dispatcher, slot, now);
+            }
+        }
+        if self.next < places {
+            return Some(self);
+        }
+        if let ConnectionTask::Close { closed, reply, .. } = self.task {
+            // Whoever has asked may have gone.
+            let _sent = reply.send(closed);
+        }
+        None
+    }
+
+    fn is_meant(&self, sessions: &Sessions, slot: ConnectionSlot) -> bool {
+        let Some(connection) = sessions.connections.get(slot) else { return false };
+        match &self.selector {
+            ConnectionSelector::Name(name) => {
+                let peer = connection.link.peer();
+                let id = SessionId { shard: sessions.options.shard, slot, serial: connection.serial };
+                name.starts_with(&*peer.address) && *name == connection_name(peer, id)
+            }
+            ConnectionSelector::User(name) => match connection.phase {
+                ConnectionPhase::Open { user, .. } | ConnectionPhase::LoggedIn { user } => {
+                    sessions.broker.catalog().user_name(user) == &**name
+                }
+                ConnectionPhase::Greeting | ConnectionPhase::Closing | ConnectionPhase::Leaving => false,
+            },
+        }
+    }
+
+    fn carry_out(&mut self, dispatcher: &mut Dispatcher, slot: ConnectionSlot, now: Instant) {
+        match &mut self.task {
+            ConnectionTask::Report(reply) => {
+                if let Some(report) = dispatcher.sessions.connection_report(slot) {
+                    let _sent = reply.send(report);
+                }
+            }
+            ConnectionTask::Close { reason, closed, .. } => {
+                let phase = dispatcher.sessions.connections.get(slot).map(|connection| connection.phase);
+                match phase {
+                    Some(ConnectionPhase::Open { .. }) => {
+                        dispatcher.sessions.broker.start_turn();
+                        let text = format!("CONNECTION_FORCED - {reason}");
+                        let refusal = Refusal::connection(ReplyCode::ConnectionForced, text);
+                        dispatcher.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now);
+                    }
+                    Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
+                        dispatcher.abort_connection(slot, AbortReason::Operator, now);
+                    }
+                    // It is being closed already.
+                    Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => return,
+                }
+                *closed += 1;
+            }
+        }
+    }
+}

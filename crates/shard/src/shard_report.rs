@@ -1,0 +1,52 @@
+//! What a shard hands over to a reader outside: its totals, and a piece of what has changed since the reader was last told.
+
+use crate::connection_report::ConnectionReport;
+use broker::{BrokerReport, ReportPart, ShardStats};
+use catalog::{SessionId, ShardId};
+
+/// The counts of a shard, and what it holds.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct ShardTotals {
+    pub stats: ShardStats,
+    pub connections: u64,
+    pub channels: u64,
+    pub consumers: u64,
+    /// Messages that wait in memory, and their bytes with overhead.
+    pub waiting: u64,
+    pub waiting_bytes: u64,
+    pub unacknowledged: u64,
+    /// Bytes that the shard uses of message memory.
+    pub used_bytes: u64,
+}
+
+/// A piece of what a shard has to tell.
+#[derive(Clone, Debug)]
+pub struct ShardReport {
+    pub shard: ShardId,
+    /// The shard's time, in microseconds since 1970.
+    pub time_us: u64,
+    pub totals: ShardTotals,
+    /// By their ids; one that uses the same slot later has another.
+    pub connections: ReportPart<ConnectionReport, SessionId>,
+    /// Queues, channels, consumers, exchanges.
+    pub broker: BrokerReport,
+    /// There is more to tell: ask again.
+    pub more: bool,
+}
+
+impl ShardReport {
+    /// Objects in it, [`limits::REPORT_OBJECTS_MAX`](crate::limits::REPORT_OBJECTS_MAX) at most.
+    pub fn len(&self) -> usize {
+        self.connections.len() + self.broker.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let connections = self.connections.changed.iter().map(ConnectionReport::bytes).sum::<usize>();
+        size_of::<Self>() + connections + self.connections.gone.len() * size_of::<SessionId>() + self.broker.bytes()
+    }
+}
