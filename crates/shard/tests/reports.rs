@@ -14,14 +14,14 @@ use wire::{TableRef, ValueRef};
 
 /// What a reader knows of a broker: it asks each shard until there is no more.
 #[derive(Default)]
-struct Reader {
+struct SeenReports {
     totals: BTreeMap<ShardId, ShardTotals>,
     connections: BTreeMap<SessionId, ConnectionReport>,
     queues: BTreeMap<QueueId, broker::QueueReport>,
     consumers: usize,
 }
 
-impl Reader {
+impl SeenReports {
     fn read(&mut self, broker: &TestBroker) {
         let admin = broker.server.admin();
         for shard in (0..admin.shards()).map(ShardId) {
@@ -73,7 +73,7 @@ fn close_reason(client: &mut Client) -> String {
 #[test]
 fn a_reader_outside_sees_queues_connections_and_counts_of_every_shard_and_what_changes() {
     let broker = TestBroker::start("reported", 3);
-    let mut reader = Reader::default();
+    let mut reader = SeenReports::default();
     reader.read(&broker);
     assert!(reader.connections.is_empty() && reader.queues.is_empty());
     let mut clients: Vec<_> = (0..4).map(|_| broker.client()).collect();
