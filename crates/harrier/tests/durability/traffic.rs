@@ -96,10 +96,12 @@ impl<'a> Traffic<'a> {
             declare_durable(&mut publisher, ledger, name, &[name])?;
         }
         if !ledger.are_committed_beside {
-            // An earlier life may have ended between the two, on the shard of another connection.
-            ledger.delete(COMMITTED[0]);
-            publisher.client.delete_queue(channel, COMMITTED[0], false, false)?;
-            ledger.empty(COMMITTED[0]);
+            // An earlier life may have ended with one of the two, on the shard of another connection.
+            for name in COMMITTED_BESIDE {
+                ledger.delete(name);
+                publisher.client.delete_queue(channel, name, false, false)?;
+                ledger.empty(name);
+            }
         }
         for name in COMMITTED_BESIDE {
             declare_durable(&mut publisher, ledger, name, &[name])?;
