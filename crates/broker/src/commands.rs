@@ -466,11 +466,11 @@ impl Commands<'_> {
         let definitions = &mut self.requests.control.definitions;
         definitions.catalog.check(identity.user, identity.vhost, PermissionKind::Configure, Resource::Queue, &name)?;
         if definitions.catalog.queue(identity.vhost, &name).is_none() {
-            if !delete.no_wait {
-                let ok = queue::DeleteOk { message_count: 0 };
-                fx.reply(origin.slot, origin.channel, Method::QueueDeleteOk(ok));
+            if delete.no_wait {
+                return Ok(ReadControl::Continue);
             }
-            return Ok(ReadControl::Continue);
+            let reply = PendingReply::QueueDeleted { no_wait: false, messages: 0, cancelled: Vec::new() };
+            return self.requests.await_definitions(origin, reply, fx);
         }
         let (id, home, name) = definitions.queue(identity, &name)?;
         let request = QueueRequest::Deletable { if_unused: delete.if_unused, if_empty: delete.if_empty };

@@ -136,8 +136,7 @@ impl Dispatcher {
         queue.note_change(&mut self.queues.changes);
         let time_to_live_us = queue.time_to_live_us(content);
         if time_to_live_us == Some(0) && queue.ready.is_empty() {
-            self.queues.expire_at_once(id, content, kept, fx);
-            return EnqueueResult::Accepted(AppendResult::Durable);
+            return EnqueueResult::Accepted(self.queues.expire_at_once(id, content, level, kept, fx));
         }
         let message = keep(content, kept, last, fx.pool());
         let append = match uid {

@@ -4,7 +4,7 @@ use crate::change_list::ChangeList;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::{delivery_count, rewriting_work, with_delivery_count};
-use crate::effects::Effects;
+use crate::effects::{AppendResult, Effects};
 use crate::features::FeatureState;
 use crate::ids::{ConsumerRef, QueuePosition};
 use crate::message::{Content, Message};
@@ -260,19 +260,28 @@ impl Queues {
         }
     }
 
-    /// A new message may not wait at all, and no consumer accepts it at once.
+    /// A new message may not wait at all, and no consumer accepts it at once. The store has it until its dead letter is where it
+    /// goes, as with any other, so that a publisher who waits for the store waits for one of both.
     #[cold]
     pub fn expire_at_once<E: Effects>(
         &mut self,
         id: QueueId,
         content: &Content<'_>,
+        level: u8,
         kept: &mut Option<Message>,
         fx: &mut E,
-    ) {
-        if let Some(target) = self.table.get(id).and_then(|queue| queue.dead_letter_target()) {
-            let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-            self.housekeeping.dead_letters.push(target, DeadLetterReason::Expired, message, None);
-        }
+    ) -> AppendResult {
+        let Some(queue) = self.table.get_mut(id).filter(|queue| queue.dead_letter_target().is_some()) else {
+            return AppendResult::Durable;
+        };
+        let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
+        let position = queue.ready.bypass(level);
+        let append = match queue.uid.filter(|_| message.is_persistent()) {
+            Some(uid) => fx.append(uid, position, message.clone()),
+            None => AppendResult::Durable,
+        };
+        self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::Expired, fx);
+        append
     }
 
     /// A queue is done with messages that follow one another: clients have acknowledged them, or rejected.

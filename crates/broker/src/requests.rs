@@ -419,6 +419,26 @@ impl Requests<'_> {
         Ok(ReadControl::Pause)
     }
 
+    /// Nothing is to be changed: `reply` follows once every shard has made the changes before, and those are durable. What a client
+    /// finds done may be the work of another one, whose answer is still to come.
+    pub fn await_definitions<E: Effects>(
+        &mut self,
+        origin: CommandOrigin,
+        reply: PendingReply,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let CommandOrigin { slot, channel, method } = origin;
+        let request = self.control.sessions.next_request();
+        let command = PendingCommand { channel, method, request, reply };
+        if !self.control.definitions.outcomes_wait() {
+            return self.follow(slot, command, QueueResponse::Done, fx);
+        }
+        let requester = Requester { session: self.control.sessions.session_id(slot), channel, request };
+        self.control.sessions.await_response(slot, command);
+        self.send_definitions(requester, Vec::new(), false, fx);
+        Ok(ReadControl::Pause)
+    }
+
     /// Changes of definitions for a requester.
     fn send_definitions<E: Effects>(
         &mut self,

@@ -57,6 +57,27 @@ fn a_message_is_kept_until_another_shard_has_its_letter_durably() {
 }
 
 #[test]
+fn what_expires_at_once_is_confirmed_when_it_or_its_letter_is_durable() {
+    let arguments = to_dead().with("x-message-ttl", Value::I32(0)).expect("short");
+    let (mut world, owner, _) = world_with(1, &arguments);
+    world.command(owner, wire::method::confirm::Select { no_wait: true });
+    publish(&mut world, owner, "q", "a");
+    assert_eq!(world.stored(0), "append 1@0=a | await 1 | append 2@0=a | forget 1@0+1");
+    assert_eq!(world.sent(owner), "");
+    world.make_durable(0);
+    assert_eq!((world.sent(owner).as_str(), world.live(0).as_str()), ("ack 1", "2@0=a"));
+    // On its way to another shard it is in its queue's log: a crash now leaves it there.
+    let (mut world, owner, _) = world_with(2, &arguments);
+    world.command(owner, wire::method::confirm::Select { no_wait: true });
+    publish(&mut world, owner, "q", "a");
+    assert_eq!((world.sent(owner).as_str(), world.live(0).as_str()), ("", "1@0=a"));
+    world.make_durable(0);
+    assert_eq!((world.sent(owner).as_str(), world.live(0).as_str()), ("ack 1", "1@0=a"));
+    world.make_durable(1);
+    assert_eq!((world.live(0).as_str(), world.live(1).as_str()), ("", "2@0=a"));
+}
+
+#[test]
 fn letters_and_publishes_of_a_shard_are_answered_in_their_order() {
     let (mut world, owner, _) = world_with(2, &to_dead());
     world.command(owner, wire::method::confirm::Select { no_wait: true });

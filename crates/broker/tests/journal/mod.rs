@@ -84,6 +84,27 @@ fn a_deletion_is_answered_once_it_is_durable() {
     }
 }
 
+#[test]
+fn a_deletion_of_what_another_client_deletes_is_answered_once_that_is_durable() {
+    for (mut world, one, other) in journaled() {
+        world.command(one, queue("q", true, false));
+        world.report_definitions(1);
+        world.exchange_batches();
+        world.sent(one);
+        for client in [one, other] {
+            let delete = queue::Delete { queue: short("q"), if_unused: true, if_empty: true, no_wait: false };
+            world.command(client, delete);
+        }
+        assert_eq!((world.sent(one), world.sent(other)), (String::new(), String::new()));
+        assert!(!world.shards[other.0].0.may_read(other.1), "its next command waits");
+        let version = world.shards[0].1.journal.expect("it was journaled");
+        world.report_definitions(version);
+        world.exchange_batches();
+        assert_eq!((world.sent(one), world.sent(other)), ("delete-ok 0".into(), "delete-ok 0".into()));
+        assert!(world.shards[other.0].0.may_read(other.1));
+    }
+}
+
 /// Declares queues whose client awaits no reply, in one run.
 fn declare_run(world: &mut BrokerWorld, client: WorldConnection, queues: &[(String, bool)]) {
     let (broker, recorder) = &mut world.shards[client.0];

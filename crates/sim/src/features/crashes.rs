@@ -102,7 +102,8 @@ impl FeatureWorkload {
         if !self.has_closed_queue(world) {
             return;
         }
-        if !world.brokers[0].disks.as_ref().is_some_and(|disks| self.troubles.may_fail(disks)) {
+        let may_fail = world.brokers[0].disks.as_ref().is_some_and(|disks| self.troubles.may_fail(disks));
+        if !may_fail && !self.live_damage.is_remembered() {
             return world.trace.fail("a queue is closed, and no disk has failed".to_owned());
         }
         world.trace.note(|| "a queue is closed".to_owned());
@@ -189,8 +190,9 @@ impl FeatureWorkload {
         self.model.crash(commits);
         drop(clients);
         world.crash_broker(0, kind);
-        self.troubles.forget_failure();
+        // What the broker has said until its end is about the failure that was.
         self.check_damage_lines(world);
+        self.troubles.forget_failure();
         self.live_damage = LiveDamage::default();
         let plan = durable.draw_restart(&mut world.chance);
         if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {

@@ -163,8 +163,7 @@ impl DeliveryChecker<'_> {
         let delivery = known.deliveries.entry(id).or_default();
         let (times, settled, holder) = (delivery.times, delivery.settled, delivery.holder);
         delivery.times += 1;
-        if !self.model.is_original(id) && self.model.is_before_crash(id) {
-            // A queue may dead-letter again what it had not stored as dead-lettered: at least once.
+        if self.model.may_be_doubled(id) {
             return None;
         }
         if self.model.queues[queue].survival.is_purged(id) {

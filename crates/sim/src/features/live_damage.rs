@@ -30,6 +30,13 @@ pub struct LiveDamage {
     is_unreadable: bool,
 }
 
+impl LiveDamage {
+    /// Whether the broker may know of damage that is mended: it does not read again what its scrub could not.
+    pub fn is_remembered(&self) -> bool {
+        !self.mended.is_empty()
+    }
+}
+
 /// How often a log has been scrubbed, and how many segments it has.
 fn scrubs(world: &SimulatedWorld, disk: usize) -> Option<(u64, u64)> {
     let shards = &world.brokers[0].shards;

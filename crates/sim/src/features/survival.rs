@@ -309,6 +309,12 @@ impl ShadowModel {
         self.messages[&number_of(copy)].sent <= self.crashed
     }
 
+    /// Whether a queue may have a dead letter twice: the queue before it may dead-letter again what it had not stored as
+    /// dead-lettered, at least once.
+    pub fn may_be_doubled(&self, copy: u64) -> bool {
+        !self.is_original(copy) && self.is_before_crash(copy)
+    }
+
     /// A queue has delivered a message. `Err` names a violation of what the crash before leaves.
     pub fn check_survival(&mut self, queue: usize, copy: u64) -> Result<(), String> {
         if !self.is_before_crash(copy) {
