@@ -72,6 +72,7 @@ mod pending_dead_letters;
 mod pending_purges;
 mod priority_level;
 mod publish_answers;
+mod publish_origin;
 mod publish_route;
 mod publishing;
 mod purged_messages;
