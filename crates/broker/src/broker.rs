@@ -31,8 +31,8 @@ use crate::sessions::Sessions;
 use crate::shard_message::ShardBatch;
 use crate::work_runner::WorkRunner;
 use catalog::{Catalog, Definition, QueueId, QueueUid, Refusal, ShardId, VhostId};
-use wire::method::{Method, basic};
-use wire::{ChannelNumber, DeliveryTag, ReplyCode};
+use wire::method::Method;
+use wire::{ChannelNumber, DeliveryTag};
 
 /// The broker core of one shard.
 pub struct Broker {
@@ -559,11 +559,15 @@ impl Broker {
         self.data.dead_letters.properties_bytes_max = bytes.saturating_sub(DEAD_LETTER_SLACK_BYTES);
     }
 
-    /// This connection is a link to another broker: the messages that it publishes keep their stamps.
-    pub fn mark_link(&mut self, slot: ConnectionSlot) {
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.is_link = true;
-        }
+    /// This connection is that of a link to another broker: the messages that it publishes keep their stamps. It is read once
+    /// everything is done that the link's last connection has left.
+    pub fn mark_link(&mut self, slot: ConnectionSlot, link: u32) {
+        self.sessions.mark_link(slot, link);
+    }
+
+    /// Whether another broker has made this connection to push messages, or says so: what it has in flight is lost with it.
+    pub fn is_push(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.get(slot).is_some_and(|session| session.pushes)
     }
 
     /// Whether this connection is a link to another broker.
@@ -580,15 +584,8 @@ impl Broker {
         body: BodyRef<'_>,
         fx: &mut E,
     ) {
-        let channels = &mut self.data.dispatcher.channels;
-        let Some(channel) = channels.get(to.channel) else { return };
-        // Answers to a client that makes many requests and reads nothing would pile up here.
-        if !fx.has_capacity(channel.slot) {
-            let refusal =
-                Refusal::channel(ReplyCode::ResourceError, "RESOURCE_ERROR - answers to requests are not read");
-            return fx.refuse(channel.slot, channel.number, refusal, basic::Publish::ID);
-        }
-        channels.deliver_reply(to, &Content { properties, body, ..Content::EMPTY }, fx);
+        let answer = Content { properties, body, ..Content::EMPTY };
+        self.data.dispatcher.channels.deliver_answer(to, &answer, fx);
     }
 }
 

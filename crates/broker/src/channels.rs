@@ -16,6 +16,7 @@ use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wire::method::basic;
 use wire::{ChannelNumber, ReplyCode};
 
 /// The channels of this shard and their consumers.
@@ -511,6 +512,18 @@ impl Channels {
         let delivery = Delivery { consumer_tag: &consumer.tag, tag, redelivered: false, content: *content };
         fx.deliver(channel.slot, channel.number, delivery);
         self.count(address.channel, |stats| stats.deliver_no_ack += 1);
+    }
+
+    /// Delivers the answer to an admin request.
+    pub fn deliver_answer<E: Effects>(&mut self, address: ReplyAddress, answer: &Content<'_>, fx: &mut E) {
+        let Some(channel) = self.table.get(address.channel) else { return };
+        // Answers to a client that makes many requests and reads nothing would pile up here.
+        if !fx.has_capacity(channel.slot) {
+            let refusal =
+                Refusal::channel(ReplyCode::ResourceError, "RESOURCE_ERROR - answers to requests are not read");
+            return fx.refuse(channel.slot, channel.number, refusal, basic::Publish::ID);
+        }
+        self.deliver_reply(address, answer, fx);
     }
 }
 

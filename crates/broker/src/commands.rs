@@ -8,11 +8,11 @@ use crate::declarations;
 use crate::deferred_work::DeferredWork;
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress, ReplyConsumer};
 use crate::effects::Effects;
-use crate::ids::{ChannelKey, ConnectionSlot};
+use crate::ids::{ChannelKey, ConnectionSlot, SessionIdentity};
 use crate::ledger::SettlementOutcome;
 use crate::limits::{CONSUMER_ADDITION_WORK, CONSUMERS_PER_CHANNEL_MAX};
 use crate::requests::{CommandOrigin, Requests, short};
-use crate::session_state::{PendingReply, ReadControl, SessionIdentity};
+use crate::session_state::{PendingReply, ReadControl};
 use crate::shard_message::{QueueRequest, Subscription};
 use catalog::{Name, PermissionKind, QueueId, Refusal, Resource, ResourceKind};
 use std::collections::VecDeque;
@@ -373,11 +373,12 @@ impl Commands<'_> {
             let name = Name::new(ResourceKind::Exchange, declare.exchange.as_bytes())?;
             let control = &mut self.requests.control;
             control.definitions.catalog.exchange_for(identity.vhost, name.as_bytes())?;
-            if let Some(required) = declarations::claims_link(declare.arguments)
-                && declarations::accept_link(&control.definitions.catalog, identity, required)?
-                && let Some(session) = control.sessions.get_mut(origin.slot)
-            {
-                session.is_link = true;
+            if let Some(required) = declarations::claims_link(declare.arguments) {
+                let is_link = declarations::accept_link(&control.definitions.catalog, identity, required)?;
+                if let Some(session) = control.sessions.get_mut(origin.slot) {
+                    session.is_link |= is_link;
+                    session.pushes = true;
+                }
             }
             if !declare.no_wait {
                 fx.reply(origin.slot, origin.channel, Method::ExchangeDeclareOk(exchange::DeclareOk {}));

@@ -5,6 +5,7 @@ use crate::deferred_work::{DeferredCommit, DeferredPublish, DeferredWork};
 use crate::effects::{AppendResult, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::message::{Content, Message};
+use crate::publish_origin::{PublishOrigin, Publisher};
 use crate::publishing::Publishing;
 use crate::session_state::{PendingCommand, PendingReply, ReadControl};
 use crate::shard_message::ShardMessage;
@@ -34,7 +35,9 @@ impl Commits<'_> {
         let transaction = dispatcher.channels.open_channel(key)?.transaction()?;
         let is_stored = has_store && transaction.has_persistent();
         let operations = transaction.take().into_iter();
-        let commit = Box::new(DeferredCommit { slot, number, channel: key, operations, settles: false, is_stored });
+        let identity = self.publishing.sessions.identity(slot)?;
+        let origin = PublishOrigin { slot, number, channel: key };
+        let commit = Box::new(DeferredCommit { origin, identity, operations, settles: false, is_stored });
         if let Some(commit) = self.run(commit, fx) {
             self.publishing.sessions.defer(slot, DeferredWork::Commit(commit));
         }
@@ -44,7 +47,7 @@ impl Commits<'_> {
     /// Carries out operations of a transaction as far as the budget of the turn allows, and replies when all are done. Returns
     /// the rest.
     pub fn run<E: Effects>(&mut self, mut commit: Box<DeferredCommit>, fx: &mut E) -> Option<Box<DeferredCommit>> {
-        let (slot, number, key) = (commit.slot, commit.number, commit.channel);
+        let PublishOrigin { slot, number, channel: key } = commit.origin;
         if commit.is_stored {
             self.begin_stored(fx);
         }
@@ -138,15 +141,15 @@ impl Commits<'_> {
         further_keys: Option<&[Box<[u8]>]>,
         fx: &mut E,
     ) {
-        let (slot, key) = (commit.slot, commit.channel);
+        let (key, publisher) = (commit.origin.channel, Publisher::Identity(commit.identity));
         // The message is published now.
         let content = Content { arrived_us: self.publishing.data.dispatcher.now_us, ..message.content() };
         let properties = RawProperties::new(content.properties);
         // The exchange may have been deleted since: then the message has no queues.
         let (exchange, routing_key) = (content.exchange, content.routing_key);
         let route = match further_keys {
-            None => self.publishing.route(slot, key, exchange, routing_key, properties),
-            Some(keys) => self.publishing.route_copies((slot, key), exchange, routing_key, keys, properties),
+            None => self.publishing.route(publisher, key, exchange, routing_key, properties),
+            Some(keys) => self.publishing.route_copies((publisher, key), exchange, routing_key, keys, properties),
         };
         let Ok(route) = route else { return };
         let Some(channel) = self.publishing.data.dispatcher.channels.get_mut(key) else { return };
@@ -160,12 +163,11 @@ impl Commits<'_> {
                 route
             }
             Err(search) => {
-                let (number, message) = (commit.number, content.keep(fx.pool()));
-                let deferred =
-                    DeferredPublish { slot, number, channel: key, message, mandatory, search, awaited: publish };
+                let (origin, message) = (commit.origin, content.keep(fx.pool()));
+                let deferred = DeferredPublish { origin, message, mandatory, search, awaited: publish };
                 return self.publishing.defer_publish(Box::new(deferred));
             }
         };
-        self.publishing.forward((slot, commit.number), &route, &content, mandatory, publish, fx);
+        self.publishing.forward(commit.origin, &route, &content, mandatory, publish, fx);
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::definitions::Definitions;
 use crate::effects::Effects;
-use crate::session_state::{PendingReply, PlainReply, SessionIdentity};
+use crate::ids::SessionIdentity;
+use crate::session_state::{PendingReply, PlainReply};
 use catalog::arguments::X_HARRIER_WINDOW;
 use catalog::{Catalog, Definition, ExchangeKind, Name, QueueId, QueueType, Refusal, ResourceKind, ShardId};
 use wire::method::{Method, exchange, queue};

@@ -4,10 +4,11 @@
 //! Connections take turns.
 
 use crate::consumer_rotation::ConsumerRotation;
-use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
+use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, SessionIdentity};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
 use crate::paging::WaitingGet;
+use crate::publish_origin::PublishOrigin;
 use crate::queue::Queue;
 use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
@@ -15,7 +16,7 @@ use catalog::{KeyedRoute, QueueId, QueueRoute, SessionId};
 use slotmap::SlotMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use wire::{ChannelNumber, DeliveryTag};
+use wire::DeliveryTag;
 
 slotmap::new_key_type! {
     /// The deferred work of one connection.
@@ -54,9 +55,7 @@ pub(crate) enum DeferredWork {
 
 /// A publish under way to queues that are still searched for.
 pub(crate) struct DeferredPublish {
-    pub slot: ConnectionSlot,
-    pub number: ChannelNumber,
-    pub channel: ChannelKey,
+    pub origin: PublishOrigin,
     pub message: Message,
     pub mandatory: bool,
     pub search: Box<KeyedRoute>,
@@ -65,9 +64,9 @@ pub(crate) struct DeferredPublish {
 
 /// A `tx.commit` under way.
 pub(crate) struct DeferredCommit {
-    pub slot: ConnectionSlot,
-    pub number: ChannelNumber,
-    pub channel: ChannelKey,
+    pub origin: PublishOrigin,
+    /// Whose commit it is: the connection may be gone before it is done.
+    pub identity: SessionIdentity,
     pub operations: std::vec::IntoIter<TransactionOperation>,
     /// It settles deliveries, so that consumers may get more.
     pub settles: bool,
@@ -75,11 +74,24 @@ pub(crate) struct DeferredCommit {
     pub is_stored: bool,
 }
 
+/// What a connection was that is gone, on which depends what becomes of publishes that are not in all their queues.
+pub(crate) enum ConnectionEnd {
+    /// They go on.
+    Client,
+    /// One that this broker has made to pull messages for the link with this number: the next one waits for them.
+    Pull(u32),
+    /// One that another broker has made to push messages. They are lost with it, like the messages in flight behind them: the next
+    /// one does not wait for them, and would overtake them.
+    Push,
+}
+
 /// The work of one connection.
 #[derive(Default)]
 struct DeferredList {
     /// The connection, unless it is gone.
     slot: Option<ConnectionSlot>,
+    /// The link whose connection it was that is gone.
+    link: Option<u32>,
     work: VecDeque<DeferredWork>,
     /// It is among those that wait for a turn.
     queued: bool,
@@ -90,6 +102,8 @@ struct DeferredList {
 pub(crate) struct DeferredLists {
     table: SlotMap<DeferredKey, DeferredList>,
     turns: VecDeque<DeferredKey>,
+    /// The list whose work is being done.
+    running: Option<DeferredKey>,
 }
 
 impl DeferredLists {
@@ -108,7 +122,7 @@ impl DeferredLists {
             // Lists that were done at once have left their turns, which nobody takes while there is nothing to do.
             self.turns.clear();
         }
-        let key = self.table.insert(DeferredList { slot, work: VecDeque::new(), queued: true });
+        let key = self.table.insert(DeferredList { slot, link: None, work: VecDeque::new(), queued: true });
         self.turns.push_back(key);
         key
     }
@@ -133,11 +147,31 @@ impl DeferredLists {
         }
     }
 
+    /// The list whose work is being done. What a publish of it leaves goes there, also when the connection is gone: its slot may be
+    /// another's.
+    pub fn running(&self) -> Option<DeferredKey> {
+        self.running
+    }
+
     /// The connection of a list is gone.
-    pub fn detach(&mut self, key: DeferredKey) {
-        if let Some(list) = self.table.get_mut(key) {
-            list.slot = None;
+    pub fn detach(&mut self, key: DeferredKey, end: ConnectionEnd) {
+        let Some(list) = self.table.get_mut(key) else { return };
+        list.slot = None;
+        match end {
+            ConnectionEnd::Client => {}
+            ConnectionEnd::Pull(link) => list.link = Some(link),
+            ConnectionEnd::Push => {
+                let is_publish = |work: &_| matches!(work, DeferredWork::Publish(_) | DeferredWork::Forward { .. });
+                list.work.retain(|work| !is_publish(work));
+            }
         }
+    }
+
+    /// A link has connected again: it goes on with what its last connection has left.
+    pub fn attach(&mut self, link: u32, slot: ConnectionSlot) -> Option<DeferredKey> {
+        let (key, list) = self.table.iter_mut().find(|(_, list)| list.link == Some(link))?;
+        (list.slot, list.link) = (Some(slot), None);
+        Some(key)
     }
 
     /// The connection whose turn it is.
@@ -153,11 +187,13 @@ impl DeferredLists {
 
     /// Takes the work of a connection. What is deferred in the meantime goes before the rest, see [`restore`](Self::restore).
     pub fn take(&mut self, key: DeferredKey) -> VecDeque<DeferredWork> {
+        self.running = Some(key);
         self.table.get_mut(key).map(|list| std::mem::take(&mut list.work)).unwrap_or_default()
     }
 
     /// Returns the rest of a connection's work, for its next turn.
     pub fn restore(&mut self, key: DeferredKey, rest: VecDeque<DeferredWork>) {
+        self.running = None;
         if let Some(list) = self.table.get_mut(key) {
             list.work.extend(rest);
         }

@@ -4,9 +4,8 @@
 //! is answered once every replica has made it, and once it is durable, if it is to survive a restart.
 
 use crate::effects::Effects;
-use crate::ids::ShardIdentity;
+use crate::ids::{SessionIdentity, ShardIdentity};
 use crate::limits::DEFINITIONS_UNDURABLE_MAX;
-use crate::session_state::SessionIdentity;
 use crate::shard_message::{QueueResponse, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Catalog, Definition, ExecutedDefinition, PermissionKind, QueueId, Refusal, Resource, ShardId, VhostId};
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
-//! The ids of what a broker keeps in its tables: connections, channels, consumers, positions in a queue, publishes.
+//! The ids of what a broker keeps in its tables: connections, sessions, channels, consumers, positions in a queue, publishes.
 //!
 //! They have a file of their own so that the modules of channels, consumers, ledgers and effects need not import one another.
 
 pub use catalog::ConnectionSlot;
-use catalog::{QueueUid, ShardId};
+use catalog::{QueueUid, SessionId, ShardId, UserId, VhostId};
 
 slotmap::new_key_type! {
     /// A channel in the table of its connection's shard.
@@ -23,6 +23,14 @@ pub enum ConsumerRef {
     Local(ConsumerKey),
     /// A consumer of another shard.
     Remote(RemoteConsumerKey),
+}
+
+/// A user's session: what a command may do depends on it.
+#[derive(Clone, Copy)]
+pub(crate) struct SessionIdentity {
+    pub session: SessionId,
+    pub user: UserId,
+    pub vhost: VhostId,
 }
 
 /// A publish of a channel in confirm or transaction mode.

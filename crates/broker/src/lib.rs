@@ -76,6 +76,7 @@ mod pending_dead_letters;
 mod pending_purges;
 mod priority_level;
 mod publish_answers;
+mod publish_origin;
 mod publish_route;
 mod publish_routes;
 mod publishing;

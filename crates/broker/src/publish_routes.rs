@@ -1,7 +1,8 @@
 //! The queues for a publish: those of the channel's last one, or those that the catalog finds.
 
 use crate::carbon_copies;
-use crate::ids::{ChannelKey, ConnectionSlot};
+use crate::ids::ChannelKey;
+use crate::publish_origin::Publisher;
 use crate::publish_route::{PublishRouteCache, same};
 use crate::publishing::Publishing;
 use catalog::{ExchangeId, KeyedRoute, PermissionKind, QueueRoute, Refusal};
@@ -14,7 +15,7 @@ impl Publishing<'_> {
     #[inline]
     pub fn route(
         &mut self,
-        slot: ConnectionSlot,
+        publisher: Publisher,
         key: ChannelKey,
         exchange: &[u8],
         routing_key: &[u8],
@@ -31,24 +32,24 @@ impl Publishing<'_> {
             }
             _ => None,
         };
-        self.find_route((slot, key), (exchange, known), routing_key, properties)
+        self.find_route((publisher, key), (exchange, known), routing_key, properties)
     }
 
     /// The queues for a publish whose route is not the one of the publish before it. `known`: the exchange of that one, if this is
     /// published to the same.
     fn find_route(
         &mut self,
-        (slot, key): (ConnectionSlot, ChannelKey),
+        (publisher, key): (Publisher, ChannelKey),
         (exchange, known): (&[u8], Option<ExchangeId>),
         routing_key: &[u8],
         properties: RawProperties<'_>,
     ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
         let exchange_id = match known {
             Some(id) => id,
-            None => self.exchange(slot, exchange)?,
+            None => self.exchange(publisher, exchange)?,
         };
         if self.catalog.restricts_topics() {
-            let user = self.sessions.identity(slot)?.user;
+            let user = self.identity(publisher)?.user;
             self.catalog.check_topic(user, exchange_id, PermissionKind::Write, routing_key)?;
         }
         let work = &mut self.data.dispatcher.work;
@@ -72,13 +73,13 @@ impl Publishing<'_> {
     /// has ended.
     pub fn route_copies(
         &mut self,
-        (slot, key): (ConnectionSlot, ChannelKey),
+        (publisher, key): (Publisher, ChannelKey),
         name: &[u8],
         routing_key: &[u8],
         further_keys: &[Box<[u8]>],
         properties: RawProperties<'_>,
     ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
-        let exchange = self.exchange(slot, name)?;
+        let exchange = self.exchange(publisher, name)?;
         // What is counted for the exchange finds it there.
         let cache = PublishRouteCache::new(self.catalog.version(), name, exchange);
         self.data.dispatcher.channels.replace_route(key, Box::new(cache));

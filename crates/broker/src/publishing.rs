@@ -10,11 +10,12 @@ use crate::dispatcher::EnqueueResult;
 use crate::effects::{AppendResult, Effects};
 use crate::flow_control::FlowControl;
 use crate::forwarder::ForwardResult;
-use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
+use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, SessionIdentity, ShardIdentity};
 use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
 use crate::message::{BodyRef, Content};
-use crate::message_stats::{ChannelStats, ExchangeStats};
+use crate::message_stats::ExchangeStats;
 use crate::publish_answers::PublishAnswers;
+use crate::publish_origin::{PublishOrigin, Publisher};
 use crate::publish_route::{PublishRouteCache, same};
 use crate::session_state::ReadControl;
 use crate::sessions::Sessions;
@@ -66,6 +67,7 @@ impl Publishing<'_> {
         let session = self.sessions.get(slot).ok_or_else(not_open)?;
         let key = session.channel(number).ok_or_else(not_open)?;
         let first = !session.has_published;
+        let publisher = Publisher::Connection(slot);
         if publish.immediate {
             return Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - immediate=true"));
         }
@@ -94,9 +96,9 @@ impl Publishing<'_> {
         }
         let route = match &rewrite {
             Some(rewrite) if !rewrite.keys.is_empty() => {
-                self.route_copies((slot, key), publish.exchange, publish.routing_key, &rewrite.keys, properties)?
+                self.route_copies((publisher, key), publish.exchange, publish.routing_key, &rewrite.keys, properties)?
             }
-            _ => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
+            _ => self.route(publisher, key, publish.exchange, publish.routing_key, properties)?,
         };
         if route.as_ref().is_ok_and(|route| route.stamped) {
             self.data.forwarder.stamps.stamp_publish(properties, &mut rewrite);
@@ -141,21 +143,15 @@ impl Publishing<'_> {
             }
             Err(search) => {
                 let message = content.keep(fx.pool());
-                let deferred = DeferredPublish {
-                    slot,
-                    number,
-                    channel: key,
-                    message,
-                    mandatory: publish.mandatory,
-                    search,
-                    awaited,
-                };
+                let origin = PublishOrigin { slot, number, channel: key };
+                let deferred = DeferredPublish { origin, message, mandatory: publish.mandatory, search, awaited };
                 self.defer_publish(Box::new(deferred));
                 return Ok(self.after_deferral(slot, first, fx));
             }
         };
         let dead_letters = self.data.dispatcher.queues.housekeeping.dead_letters.pushed();
-        self.forward((slot, number), &route, &content, publish.mandatory, awaited, fx);
+        let origin = PublishOrigin { slot, number, channel: key };
+        self.forward(origin, &route, &content, publish.mandatory, awaited, fx);
         if self.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
             self.data.dispatcher.flow.slow_dead_letter_queue = None;
             self.data.dispatch_due(self.sessions, self.catalog, fx);
@@ -184,7 +180,7 @@ impl Publishing<'_> {
         let cache = &self.data.dispatcher.channels.open_channel(key)?.route_cache;
         let is_known = cache.as_ref().is_some_and(|cache| cache.version == version && same(&cache.exchange, exchange));
         if !is_known {
-            self.exchange(slot, exchange)?;
+            self.exchange(Publisher::Connection(slot), exchange)?;
         }
         let session = self.sessions.get_mut(slot).ok_or_else(not_open)?;
         let first = !std::mem::replace(&mut session.has_published, true);
@@ -224,13 +220,13 @@ impl Publishing<'_> {
     /// Whether the user of a connection may publish messages to an exchange at all, so that a refusal is for one message.
     #[cold]
     pub fn may_publish(&mut self, slot: ConnectionSlot, exchange: &[u8]) -> Result<(), Refusal> {
-        self.exchange(slot, exchange).map(drop)
+        self.exchange(Publisher::Connection(slot), exchange).map(drop)
     }
 
     /// What is wrong with a message counts only if its exchange would take it, as in RabbitMQ.
     #[cold]
     fn exchange_refusal_or(&mut self, slot: ConnectionSlot, exchange: &[u8], refusal: Refusal) -> Refusal {
-        self.exchange(slot, exchange).err().unwrap_or(refusal)
+        self.exchange(Publisher::Connection(slot), exchange).err().unwrap_or(refusal)
     }
 
     /// Whether the publisher may continue.
@@ -280,7 +276,7 @@ impl Publishing<'_> {
         {
             channel.confirms.pending.push_back((awaited.number, 1));
         }
-        self.sessions.defer(publish.slot, DeferredWork::Publish(publish));
+        self.sessions.defer_publish(publish.origin.slot, DeferredWork::Publish(publish));
     }
 
     /// Goes on with the search for the queues of a publish, and forwards it once they are found. Returns it otherwise.
@@ -300,7 +296,7 @@ impl Publishing<'_> {
             let (version, exchange) = (self.catalog.version(), publish.search.exchange());
             let mut cache = Box::new(PublishRouteCache::new(version, content.exchange, exchange));
             cache.set(content.routing_key, properties, &route);
-            self.data.dispatcher.channels.replace_route(publish.channel, cache);
+            self.data.dispatcher.channels.replace_route(publish.origin.channel, cache);
         }
         let stamped;
         if route.stamped
@@ -311,14 +307,7 @@ impl Publishing<'_> {
         }
         let routed = ExchangeStats { publish_in: 1, publish_out: route.queues.len() as u64 };
         self.data.dispatcher.channels.counts.exchanges.add(publish.search.exchange(), routed);
-        let is_open = self.data.dispatcher.channels.get(publish.channel).is_some_and(|channel| !channel.closing);
-        if route.is_empty() && !is_open {
-            // Nobody is there to get it back.
-            self.data.forwarder.unroutable += 1;
-            return None;
-        }
-        let origin = (publish.slot, publish.number);
-        let result = self.forward_route(origin, &route, &content, publish.mandatory, publish.awaited, fx);
+        let result = self.forward_route(publish.origin, &route, &content, publish.mandatory, publish.awaited, fx);
         // Its publisher has waited for this, and need not be throttled for it.
         self.data.dispatcher.flow.slow_queue = None;
         if let Some(awaited) = publish.awaited {
@@ -328,9 +317,16 @@ impl Publishing<'_> {
         None
     }
 
+    pub fn identity(&self, publisher: Publisher) -> Result<SessionIdentity, Refusal> {
+        match publisher {
+            Publisher::Connection(slot) => self.sessions.identity(slot),
+            Publisher::Identity(identity) => Ok(identity),
+        }
+    }
+
     /// The exchange of a publish, if the user may publish to it.
-    pub fn exchange(&mut self, slot: ConnectionSlot, name: &[u8]) -> Result<ExchangeId, Refusal> {
-        let identity = self.sessions.identity(slot)?;
+    pub fn exchange(&mut self, publisher: Publisher, name: &[u8]) -> Result<ExchangeId, Refusal> {
+        let identity = self.identity(publisher)?;
         self.catalog.check(identity.user, identity.vhost, PermissionKind::Write, Resource::Exchange, name)?;
         let id = self.catalog.exchange(identity.vhost, name);
         let id = id.ok_or_else(|| self.catalog.no_exchange(identity.vhost, name))?;
@@ -342,7 +338,7 @@ impl Publishing<'_> {
     #[inline]
     pub fn forward<E: Effects>(
         &mut self,
-        (slot, number): (ConnectionSlot, ChannelNumber),
+        origin: PublishOrigin,
         route: &Arc<QueueRoute>,
         content: &Content<'_>,
         mandatory: bool,
@@ -357,7 +353,7 @@ impl Publishing<'_> {
                     enqueued => ForwardResult::of(enqueued),
                 }
             }
-            _ => self.forward_route((slot, number), route, content, mandatory, publish, fx),
+            _ => self.forward_route(origin, route, content, mandatory, publish, fx),
         };
         if let Some(publish) = publish {
             self.note_awaited(publish, &result, fx);
@@ -393,7 +389,7 @@ impl Publishing<'_> {
     /// Forwards a routed publish. Returns what its channel awaits; what the turn has left is deferred.
     fn forward_route<E: Effects>(
         &mut self,
-        (slot, number): (ConnectionSlot, ChannelNumber),
+        origin: PublishOrigin,
         route: &Arc<QueueRoute>,
         content: &Content<'_>,
         mandatory: bool,
@@ -401,14 +397,14 @@ impl Publishing<'_> {
         fx: &mut E,
     ) -> ForwardResult {
         if route.is_empty() {
-            let refused = !self.on_unroutable(slot, number, content, mandatory, fx);
+            let refused = !self.on_unroutable(origin, content, mandatory, fx);
             return ForwardResult { refused, ..ForwardResult::default() };
         }
         let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
         let mut result = forwarder.forward(route, content, publish, (dispatcher, confirms), self.catalog, fx);
         if let Some((message, next)) = result.rest.take() {
             let route = Arc::clone(route);
-            self.sessions.defer(slot, DeferredWork::Forward { message, route, next, publish });
+            self.sessions.defer_publish(origin.slot, DeferredWork::Forward { message, route, next, publish });
             result.answers_awaited += 1;
         }
         result
@@ -418,15 +414,16 @@ impl Publishing<'_> {
     #[cold]
     fn on_unroutable<E: Effects>(
         &mut self,
-        slot: ConnectionSlot,
-        number: ChannelNumber,
+        PublishOrigin { slot, number, channel }: PublishOrigin,
         content: &Content<'_>,
         mandatory: bool,
         fx: &mut E,
     ) -> bool {
+        // Otherwise nobody is there to get it back, and the slot may be another connection's.
+        let is_open = self.data.dispatcher.channels.get(channel).is_some_and(|channel| !channel.closing);
         // What comes over a link was published by others than the administrator in whose name the link publishes.
         let is_link = self.sessions.get(slot).is_some_and(|session| session.is_link);
-        if content.exchange.is_empty() && content.routing_key == REQUEST_QUEUE.as_bytes() && !is_link {
+        if is_open && content.exchange.is_empty() && content.routing_key == REQUEST_QUEUE.as_bytes() && !is_link {
             match self.admin_request(slot, number, content, fx) {
                 Ok(true) => return true,
                 Ok(false) => {}
@@ -449,11 +446,10 @@ impl Publishing<'_> {
             return true;
         }
         self.data.forwarder.unroutable += 1;
-        if let Some(key) = self.sessions.channel_key(slot, number) {
-            let count = |stats: &mut ChannelStats| *stats.unroutable(mandatory) += 1;
-            self.data.dispatcher.channels.count(key, count);
+        if is_open {
+            self.data.dispatcher.channels.count(channel, |stats| *stats.unroutable(mandatory) += 1);
         }
-        if mandatory {
+        if mandatory && is_open {
             let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
             fx.return_message(slot, number, &refusal, *content);
         }

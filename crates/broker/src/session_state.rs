@@ -1,7 +1,7 @@
 //! The broker's state of one connection: who it is, its channels, the command it waits for, and why it may not be read.
 
-use crate::deferred_work::DeferredKey;
-use crate::ids::{ChannelKey, ConsumerKey};
+use crate::deferred_work::{ConnectionEnd, DeferredKey};
+use crate::ids::{ChannelKey, ConsumerKey, SessionIdentity};
 use crate::session_channels::SessionChannels;
 use catalog::{Definition, QueueId, Refusal, SessionId, UserId, VhostId};
 use std::sync::Arc;
@@ -118,14 +118,6 @@ pub(crate) struct DefinitionBatch {
     pub methods: Vec<(u16, u16)>,
 }
 
-/// A user's session: what a command may do depends on it.
-#[derive(Clone, Copy)]
-pub(crate) struct SessionIdentity {
-    pub session: SessionId,
-    pub user: UserId,
-    pub vhost: VhostId,
-}
-
 /// The state of a connection.
 pub(crate) struct SessionState {
     pub identity: SessionIdentity,
@@ -151,6 +143,10 @@ pub(crate) struct SessionState {
     pub owns_queues: bool,
     /// It is a link to another broker.
     pub is_link: bool,
+    /// The number of the link for which this broker has made it.
+    pub link: Option<u32>,
+    /// Another broker has made it to push messages, or says so.
+    pub pushes: bool,
 }
 
 impl SessionState {
@@ -171,6 +167,17 @@ impl SessionState {
             blocked_notified: false,
             owns_queues: false,
             is_link: false,
+            link: None,
+            pushes: false,
+        }
+    }
+
+    /// What becomes of its publishes that are not in all their queues when it is gone.
+    pub fn end(&self) -> ConnectionEnd {
+        match self.link {
+            Some(link) => ConnectionEnd::Pull(link),
+            None if self.pushes => ConnectionEnd::Push,
+            None => ConnectionEnd::Client,
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::channel::not_open;
 use crate::deferred_work::{DeferredLists, DeferredWork};
 use crate::effects::Effects;
-use crate::ids::{ChannelKey, ConnectionSlot};
-use crate::session_state::{DefinitionBatch, PendingCommand, ReadControl, SessionIdentity, SessionLogin, SessionState};
+use crate::ids::{ChannelKey, ConnectionSlot, SessionIdentity};
+use crate::session_state::{DefinitionBatch, PendingCommand, ReadControl, SessionLogin, SessionState};
 use crate::shard_message::Requester;
 use catalog::{QueueId, Refusal, SessionId, ShardId, VhostId};
 use wire::ChannelNumber;
@@ -72,6 +72,15 @@ impl Sessions {
         let session = self.table.get_mut(slot.index())?.take()?;
         self.closed += 1;
         Some(session)
+    }
+
+    /// A session, which is new, is of a link to another broker.
+    pub fn mark_link(&mut self, slot: ConnectionSlot, link: u32) {
+        let Some(Some(session)) = self.table.get_mut(slot.index()) else { return };
+        (session.is_link, session.link) = (true, Some(link));
+        if session.deferred.is_none() {
+            session.deferred = self.deferred.attach(link, slot);
+        }
     }
 
     /// Adds a channel to its session. Returns whether there is such a session.
@@ -147,6 +156,15 @@ impl Sessions {
         };
         let key = *session.deferred.get_or_insert_with(|| self.deferred.open(Some(slot)));
         self.deferred.push(key, work);
+    }
+
+    /// Leaves a publish of a connection, or the rest of one. One of a list whose work is being done stays there, before the rest of
+    /// that, whether or not its connection is still there.
+    pub fn defer_publish(&mut self, slot: ConnectionSlot, work: DeferredWork) {
+        match self.deferred.running() {
+            Some(key) => self.deferred.push(key, work),
+            None => self.defer(slot, work),
+        }
     }
 
     /// The deferred work of a connection is done: it continues.

@@ -35,12 +35,13 @@ impl WorkRunner<'_> {
     pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         let Some(session) = self.control.sessions.close(slot) else { return };
         self.control.data.dispatcher.channels.forget_output(slot);
+        let end = session.end();
         if let Some(batch) = session.definition_batch {
             self.control.send_definitions(None, batch.definitions, true, fx);
         }
         let deferred = &mut self.control.sessions.deferred;
         let key = session.deferred.unwrap_or_else(|| deferred.open(None));
-        deferred.detach(key);
+        deferred.detach(key, end);
         for channel in session.channels.iter() {
             self.control.data.dispatcher.channels.close(channel);
             let outcome = SettlementOutcome::Requeued;

@@ -576,7 +576,7 @@ fn admin_requests_reach_the_program_and_are_answered() {
         let reserved = "refused ACCESS_REFUSED - queue name 'amq.harrier.requests' contains reserved prefix 'amq.*'";
         assert_eq!(world.sent(owner), reserved);
         // What comes over a link of an administrator was published by others.
-        world.shards[publisher.0].0.mark_link(publisher.1);
+        world.shards[publisher.0].0.mark_link(publisher.1, 0);
         world.publish_with(publisher, queue, "a", &Default::default());
         assert_eq!(world.sent(publisher), "");
         world.disconnect(consumer);

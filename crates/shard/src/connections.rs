@@ -112,6 +112,9 @@ impl Connections {
 
     /// A connection whose turn it is has none before the disk has room.
     pub fn hold(&mut self, slot: ConnectionSlot) {
+        if let Some(connection) = self.get_mut(slot) {
+            connection.has_unparsed = true;
+        }
         self.held.push(slot);
     }
 

@@ -82,15 +82,12 @@ impl Dispatcher {
             self.receive_buffer.load(&std::mem::take(&mut connection.unconsumed));
             has_unparsed = std::mem::take(&mut connection.has_unparsed);
         }
+        if has_unparsed && self.is_broken_push(slot) {
+            return self.on_peer_closed(slot, now);
+        }
         loop {
             let may_serve = self.sessions.may_serve(slot);
-            if !may_serve
-                && self.sessions.is_closed(slot)
-                && (self.sessions.broker.is_blocked_by_own_queues(slot)
-                    || self.sessions.is_verifying_password(slot)
-                    || self.is_redelivered(slot)
-                    || self.sessions.waits_in_vain(slot))
-            {
+            if !may_serve && self.sessions.is_closed(slot) && self.is_given_up(slot) {
                 return self.on_peer_closed(slot, now);
             }
             let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
@@ -128,6 +125,9 @@ impl Dispatcher {
                 }
                 break;
             }
+        }
+        if self.is_broken_push(slot) {
+            return self.on_peer_closed(slot, now);
         }
         if let Some(connection) = self.sessions.connections.get_mut(slot)
             && !self.receive_buffer.filled().is_empty()
@@ -269,6 +269,14 @@ impl Dispatcher {
         }
         self.receive_buffer.consume(consumed);
         is_stopped
+    }
+
+    /// Whether a connection whose peer has gone, and which must wait, is given up: it would wait for ever, or for nobody.
+    fn is_given_up(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.broker.is_blocked_by_own_queues(slot)
+            || self.sessions.is_verifying_password(slot)
+            || self.is_redelivered(slot)
+            || self.sessions.waits_in_vain(slot)
     }
 
     /// Whether commands of a connection may have to wait for memory. Links of federation carry what clients are waited for.
@@ -553,46 +561,4 @@ fn dispatch_event(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Dispatcher;
-    use crate::connection::ConnectionPhase;
-    use crate::limits::CLOSE_TIMEOUT;
-    use crate::test_sessions::{LoginClient, sessions};
-
-    #[test]
-    fn events_go_to_the_login_and_the_broker_core_and_a_half_frame_waits() {
-        let mut dispatcher = Dispatcher::new(sessions());
-        let now = dispatcher.sessions.options.epoch;
-        let mut client = LoginClient::connect(&mut dispatcher.sessions, None);
-        let slot = client.slot;
-        let phase = |dispatcher: &Dispatcher| dispatcher.sessions.connections.get(slot).map(|found| found.phase);
-        client.write_start("PLAIN", b"\0guest\0guest");
-        client.send();
-        dispatcher.serve_ready(now);
-        assert!(matches!(phase(&dispatcher), Some(ConnectionPhase::LoggedIn { .. })));
-
-        client.write_open();
-        client.send_all_but(3);
-        dispatcher.sessions.on_readiness(slot, true, false, false);
-        dispatcher.serve_ready(now);
-        assert!(!dispatcher.sessions.connections.get(slot).expect("it is there").unconsumed.is_empty());
-        client.send();
-        dispatcher.sessions.on_readiness(slot, true, false, false);
-        dispatcher.serve_ready(now);
-        assert!(matches!(phase(&dispatcher), Some(ConnectionPhase::Open { .. })));
-        assert!(dispatcher.sessions.connections.get(slot).expect("it is there").unconsumed.is_empty());
-
-        dispatcher.drain(now);
-        assert_eq!(phase(&dispatcher), Some(ConnectionPhase::Closing));
-        // Whoever comes before the end is told as well.
-        let mut late = LoginClient::connect(&mut dispatcher.sessions, None);
-        late.write_start("PLAIN", b"\0guest\0guest");
-        late.write_open();
-        late.send();
-        dispatcher.serve_ready(now);
-        let found = dispatcher.sessions.connections.get(late.slot).map(|found| found.phase);
-        assert_eq!(found, Some(ConnectionPhase::Closing));
-        dispatcher.run_timers(now + CLOSE_TIMEOUT);
-        assert_eq!(phase(&dispatcher), None, "the client has not answered in time");
-    }
-}
+mod tests;

@@ -77,6 +77,13 @@ impl Dispatcher {
         self.federation_link(slot).is_some_and(|link| self.federation_links.is_redelivered(link))
     }
 
+    /// Whether a connection that another broker made to push messages has broken. It has no turn after this one, and none if
+    /// something of it was held back: the source connects again at once, and what is carried out of this connection then would come
+    /// behind what the next one brings.
+    pub fn is_broken_push(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.is_closed(slot) && self.sessions.broker.is_push(slot)
+    }
+
     /// A connection is lost: if it belongs to a link, that dials again later.
     pub fn lose(&mut self, slot: ConnectionSlot, why: &str, now: Instant) {
         let (links, mut cx) = self.federation(now);

@@ -290,7 +290,7 @@ impl FederationLink {
         let session = SessionId { shard: cx.options.shard, slot, serial: connection.serial };
         let capabilities = broker::ClientCapabilities::default();
         cx.broker.open_session(slot, broker::SessionLogin { session, user, vhost, capabilities });
-        cx.broker.mark_link(slot);
+        cx.broker.mark_link(slot, self.id.0);
         cx.connections.set_timer(slot, cx.now);
         true
     }

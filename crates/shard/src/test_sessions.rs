@@ -12,14 +12,14 @@ use crate::test_clock::some_instant;
 use crate::tokens::TokenOwner;
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
-use link::sim::{SimLink, SimOptions, pair};
+use link::sim::{SimConnection, SimCut, SimLink, SimOptions, pair};
 use link::{Link, ReceiveOutcome};
-use session::{Event, Greeting, Outbound, SessionLimits};
+use session::{BodyOut, Event, Greeting, Outbound, PublishHead, SessionLimits};
 use slab::{Gather, Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::method::{Method, connection};
-use wire::{ChannelNumber, ShortStr, Table, TableRef};
+use wire::{ChannelNumber, RawProperties, ShortStr, Table, TableRef};
 
 /// A shard that needs no waking.
 pub(crate) struct NeverAsleep;
@@ -75,6 +75,7 @@ pub(crate) fn sessions() -> Sessions {
 /// A client and the slot of its connection.
 pub(crate) struct LoginClient {
     link: SimLink,
+    cable: SimConnection,
     out: Outbound,
     pool: Pool,
     pub slot: ConnectionSlot,
@@ -83,10 +84,11 @@ pub(crate) struct LoginClient {
 impl LoginClient {
     /// Connects, perhaps admitted by a token.
     pub fn connect(sessions: &mut Sessions, owner: Option<TokenOwner>) -> Self {
-        let (link, far, _cable) = pair(&SimOptions::faultless());
+        let (link, far, cable) = pair(&SimOptions::faultless());
         sessions.shared.assign_connection().expect("few connections");
         let slot = sessions.accept(Box::new(far), owner, sessions.options.epoch);
-        let mut client = LoginClient { link, out: Outbound::new(), pool: Pool::new(PoolOptions::default()), slot };
+        let mut client =
+            LoginClient { link, cable, out: Outbound::new(), pool: Pool::new(PoolOptions::default()), slot };
         client.out.protocol_header(&client.pool);
         client
     }
@@ -126,6 +128,22 @@ impl LoginClient {
         let mut is_open = false;
         self.deliver(sessions, |event| is_open |= matches!(event, Event::Open { .. }));
         assert!(is_open);
+    }
+
+    pub fn write<'a>(&mut self, channel: ChannelNumber, method: impl Into<Method<'a>>) {
+        self.out.method(&self.pool, channel, &method.into());
+    }
+
+    /// Writes a message for an exchange, on channel 1.
+    pub fn write_publish(&mut self, exchange: &str, body: &[u8]) {
+        let head = PublishHead { exchange: exchange.as_bytes(), routing_key: b"", mandatory: false, immediate: false };
+        let properties = RawProperties::EMPTY.as_bytes();
+        self.out.publish(&self.pool, ChannelNumber(1), &head, properties, BodyOut::Copy(body));
+    }
+
+    /// The connection is lost, with what is under way.
+    pub fn cut(&self) {
+        self.cable.cut(SimCut::Reset);
     }
 
     /// Sends what was written.

@@ -98,7 +98,7 @@ fn links_keep_stamps_and_clients_lose_them() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.shards.iter_mut().for_each(|(broker, _)| broker.set_origin(0xfeed));
         let link = world.connect(0, 9);
-        world.shards[0].0.mark_link(ConnectionSlot::new(9));
+        world.shards[0].0.mark_link(ConnectionSlot::new(9), 0);
         declare(world, owner, "q", &[]);
         consume(world, consumer, "q", "q", true);
         publish_stamped(world, publisher, "", "q", "a");
@@ -129,7 +129,7 @@ fn a_dead_letter_gets_another_stamp_and_a_delayed_message_keeps_its_own() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.shards.iter_mut().for_each(|(broker, _)| broker.set_origin(0xfeed));
         let link = world.connect(0, 9);
-        world.shards[0].0.mark_link(ConnectionSlot::new(9));
+        world.shards[0].0.mark_link(ConnectionSlot::new(9), 0);
         federate(world, owner, &[WINDOW]);
         let to = |key: &str| {
             [

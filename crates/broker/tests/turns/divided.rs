@@ -52,7 +52,7 @@ pub fn no_turn_is_long(world: &BrokerWorld) {
 }
 
 /// The bodies that wait in the queue, which are taken.
-fn bodies(world: &mut BrokerWorld, at: WorldConnection, name: &str) -> Vec<String> {
+pub fn bodies(world: &mut BrokerWorld, at: WorldConnection, name: &str) -> Vec<String> {
     world.sent(at);
     let mut all = Vec::new();
     loop {

@@ -3,6 +3,7 @@
 
 mod divided;
 mod long_headers;
+mod lost_connections;
 
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};

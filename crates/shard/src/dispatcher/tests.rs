@@ -1,0 +1,108 @@
+//! Turns of connections, without a shard: what a connection sends is read, carried out or held back.
+
+use super::Dispatcher;
+use crate::connection::ConnectionPhase;
+use crate::limits::CLOSE_TIMEOUT;
+use crate::test_sessions::{LoginClient, sessions};
+use wire::method::{channel, exchange};
+use wire::{ChannelNumber, ShortStr, Table, TableRef, Value};
+
+#[test]
+fn events_go_to_the_login_and_the_broker_core_and_a_half_frame_waits() {
+    let mut dispatcher = Dispatcher::new(sessions());
+    let now = dispatcher.sessions.options.epoch;
+    let mut client = LoginClient::connect(&mut dispatcher.sessions, None);
+    let slot = client.slot;
+    let phase = |dispatcher: &Dispatcher| dispatcher.sessions.connections.get(slot).map(|found| found.phase);
+    client.write_start("PLAIN", b"\0guest\0guest");
+    client.send();
+    dispatcher.serve_ready(now);
+    assert!(matches!(phase(&dispatcher), Some(ConnectionPhase::LoggedIn { .. })));
+
+    client.write_open();
+    client.send_all_but(3);
+    dispatcher.sessions.on_readiness(slot, true, false, false);
+    dispatcher.serve_ready(now);
+    assert!(!dispatcher.sessions.connections.get(slot).expect("it is there").unconsumed.is_empty());
+    client.send();
+    dispatcher.sessions.on_readiness(slot, true, false, false);
+    dispatcher.serve_ready(now);
+    assert!(matches!(phase(&dispatcher), Some(ConnectionPhase::Open { .. })));
+    assert!(dispatcher.sessions.connections.get(slot).expect("it is there").unconsumed.is_empty());
+
+    dispatcher.drain(now);
+    assert_eq!(phase(&dispatcher), Some(ConnectionPhase::Closing));
+    // Whoever comes before the end is told as well.
+    let mut late = LoginClient::connect(&mut dispatcher.sessions, None);
+    late.write_start("PLAIN", b"\0guest\0guest");
+    late.write_open();
+    late.send();
+    dispatcher.serve_ready(now);
+    let found = dispatcher.sessions.connections.get(late.slot).map(|found| found.phase);
+    assert_eq!(found, Some(ConnectionPhase::Closing));
+    dispatcher.run_timers(now + CLOSE_TIMEOUT);
+    assert_eq!(phase(&dispatcher), None, "the client has not answered in time");
+}
+
+/// A client that is logged in, and says that it is a link if it `claims` so.
+fn open_client(dispatcher: &mut Dispatcher, claims: bool) -> LoginClient {
+    let now = dispatcher.sessions.options.epoch;
+    let mut client = LoginClient::connect(&mut dispatcher.sessions, None);
+    client.write_start("PLAIN", b"\0guest\0guest");
+    client.write_open();
+    client.write(ChannelNumber(1), channel::Open {});
+    if claims {
+        let arguments = Table::new().with("x-harrier-window", Value::Bool(false)).expect("a short name").to_bytes();
+        let (exchange, kind) = (ShortStr::literal("amq.fanout"), ShortStr::literal("fanout"));
+        let (passive, durable, auto_delete, internal, no_wait) = (true, false, false, false, true);
+        let arguments = TableRef::new(&arguments);
+        let declare = exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
+        client.write(ChannelNumber(1), declare);
+    }
+    serve(dispatcher, &mut client);
+    assert!(dispatcher.sessions.broker.has_channel(client.slot, ChannelNumber(1)));
+    assert_eq!(dispatcher.sessions.broker.is_push(client.slot), claims);
+    dispatcher.serve_ready(now);
+    client
+}
+
+/// Sends what the client has written, and gives it a turn.
+fn serve(dispatcher: &mut Dispatcher, client: &mut LoginClient) {
+    client.send();
+    dispatcher.sessions.on_readiness(client.slot, true, false, false);
+    dispatcher.serve_ready(dispatcher.sessions.options.epoch);
+}
+
+#[test]
+fn what_a_link_has_pushed_and_was_held_back_is_dropped_when_its_connection_breaks() {
+    for (claims, is_seen_at_once) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut dispatcher = Dispatcher::new(sessions());
+        let now = dispatcher.sessions.options.epoch;
+        let mut client = open_client(&mut dispatcher, claims);
+        let slot = client.slot;
+        set_memory_alarm(&mut dispatcher, true);
+        client.write_publish("amq.fanout", b"first");
+        client.write_publish("amq.fanout", b"second");
+        client.send();
+        dispatcher.sessions.on_readiness(slot, true, false, is_seen_at_once);
+        dispatcher.serve_ready(now);
+        client.cut();
+        dispatcher.sessions.on_readiness(slot, true, true, true);
+        dispatcher.serve_ready(now);
+        let is_there = dispatcher.sessions.connections.get(slot).is_some();
+        assert_eq!(is_there, !claims, "one that is no link waits until its messages are taken");
+        assert_eq!(dispatcher.sessions.broker.counters().published, 1, "the second is held back");
+
+        set_memory_alarm(&mut dispatcher, false);
+        dispatcher.run_deferred(now);
+        dispatcher.serve_ready(now);
+        let expected = if claims { 1 } else { 2 };
+        assert_eq!(dispatcher.sessions.broker.counters().published, expected, "seen at once: {is_seen_at_once}");
+        assert!(dispatcher.sessions.connections.get(slot).is_none());
+    }
+}
+
+fn set_memory_alarm(dispatcher: &mut Dispatcher, on: bool) {
+    let Dispatcher { sessions, .. } = dispatcher;
+    sessions.broker.set_memory_alarm(on, &mut sessions.effects);
+}
