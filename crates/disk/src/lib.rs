@@ -16,6 +16,7 @@ mod folder;
 pub mod limits;
 mod request_order;
 mod segment_backup;
+mod simulated_cache;
 mod simulated_damage;
 mod simulated_disk;
 mod simulated_segment;

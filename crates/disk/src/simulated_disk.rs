@@ -9,6 +9,7 @@ use crate::disk_metrics::DiskMetrics;
 use crate::folder::SyncMode;
 use crate::limits::SIMULATED_MAKE_FACTOR_MAX;
 use crate::request_order::RequestScope;
+use crate::simulated_cache::UnsyncedWrites;
 use crate::simulated_damage::DamagedBlocks;
 use crate::simulated_segment::{SECTOR_BYTES, SimulatedSegment};
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ pub struct DiskFaults {
 struct PendingRequest {
     since_us: u64,
     due_us: u64,
+    /// How many writes were complete when it was submitted.
+    writes: u64,
     request: Request,
 }
 
@@ -59,6 +62,10 @@ pub struct SimulatedDisk {
     has_refused: bool,
     damage: DamagedBlocks,
     is_unreadable: bool,
+    sync: SyncMode,
+    unsynced: UnsyncedWrites,
+    /// A sync has failed: since when the writes were complete of which nobody knows what is left.
+    lost_since_us: Option<u64>,
     metrics: DiskMetrics,
 }
 
@@ -75,8 +82,38 @@ impl SimulatedDisk {
             has_refused: false,
             damage: DamagedBlocks::default(),
             is_unreadable: false,
+            sync: SyncMode::EachWrite,
+            unsynced: UnsyncedWrites::default(),
+            lost_since_us: None,
             metrics: DiskMetrics::default(),
         }
+    }
+
+    /// Whether writes are synced when that is asked for, and when another segment begins; otherwise each is durable when it is
+    /// complete. All that was written until now is.
+    pub fn sync_later(&mut self, is_later: bool) {
+        self.sync = if is_later { SyncMode::OnRequest } else { SyncMode::EachWrite };
+        (self.unsynced, self.lost_since_us) = (UnsyncedWrites::default(), None);
+    }
+
+    /// When the oldest write was complete that a power cut may take back.
+    pub fn unsynced_since_us(&self) -> Option<u64> {
+        self.unsynced.since_us()
+    }
+
+    /// When the oldest write was complete that a sync that failed may have lost.
+    pub fn lost_since_us(&self) -> Option<u64> {
+        self.lost_since_us
+    }
+
+    /// Whether a sync is under way.
+    pub fn is_syncing(&self) -> bool {
+        self.pending.iter().any(|pending| matches!(pending.request, Request::Sync { .. }))
+    }
+
+    /// Whether a write is under way.
+    pub fn is_writing(&self) -> bool {
+        self.pending.iter().any(|pending| matches!(pending.request, Request::Write { .. }))
     }
 
     pub fn set_now(&mut self, now_us: u64) {
@@ -147,16 +184,27 @@ impl SimulatedDisk {
         self.is_unreadable = is_unreadable;
     }
 
-    /// The power fails: what is under way has happened, has not, or in part. Nothing is completed. Footers may be lost, and
-    /// parts of them.
+    /// The power fails: what is under way has happened, has not, or in part. Nothing is completed. What is not synced may be
+    /// lost, and footers and parts of them.
     pub fn cut_power(&mut self) {
+        self.break_off();
+        self.take_back_unsynced();
+    }
+
+    /// What is under way has happened, has not, or in part; so have footers.
+    fn break_off(&mut self) {
         self.has_refused = false;
-        for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
+        for PendingRequest { request, writes, .. } in std::mem::take(&mut self.pending) {
             match request {
+                // The segment before is not even synced.
+                Request::Write { segment, .. } if self.unsynced.is_behind(segment) && self.below(2) == 0 => {}
                 Request::Write { segment, block, group } => self.tear(segment, block, group.bytes()),
+                Request::Sync { .. } if self.sync == SyncMode::OnRequest && self.below(2) == 0 => {
+                    self.unsynced.sync(writes);
+                }
                 Request::Make { .. } | Request::Remove { .. } | Request::WriteFooter { .. } if self.below(2) == 0 => {
                     // What it would have said is lost with whoever asked.
-                    let _unheard = self.carry_out(request);
+                    let _unheard = self.carry_out(request, writes);
                 }
                 Request::Make { .. }
                 | Request::Remove { .. }
@@ -166,6 +214,22 @@ impl SimulatedDisk {
             }
         }
         self.tear_footers();
+    }
+
+    /// Of what is not synced all may be there, or nothing, or some blocks, or some sectors.
+    fn take_back_unsynced(&mut self) {
+        let lost: Vec<_> = self.unsynced.take().collect();
+        let kind = if lost.is_empty() { 0 } else { self.below(4) };
+        if kind == 0 {
+            return;
+        }
+        for (segment, block, before) in lost {
+            if kind == 2 && self.below(2) == 0 {
+                continue;
+            }
+            self.damage.forget(segment, block, BLOCK_BYTES);
+            self.write(segment, block, &before[..], if kind == 3 { 2 } else { 0 });
+        }
     }
 
     /// Footers are not synced: any of them may be gone, or cut off, or have zeros in place of some sectors.
@@ -190,6 +254,7 @@ impl SimulatedDisk {
     /// Writes the first sectors, or all but some in a row, as where a write is divided and a part of it is not done, or all but
     /// one in some; perhaps all or none.
     fn tear(&mut self, segment: SegmentId, block: Block, bytes: &[u8]) {
+        self.record_unsynced(segment, block, bytes.len());
         self.damage.forget(segment, block, bytes.len());
         let sectors = (bytes.len() / SECTOR_BYTES) as u64;
         let kind = self.below(3);
@@ -207,18 +272,25 @@ impl SimulatedDisk {
     /// The process is killed: what it asked for is done by the system, the last write perhaps in part.
     pub fn kill(&mut self) {
         self.pending.sort_by_key(|pending| pending.due_us);
-        if self.below(2) == 0 {
-            return self.cut_power();
+        if self.below(2) > 0 {
+            return self.finish();
         }
-        self.finish();
+        self.break_off();
+        self.sync_all();
     }
 
     /// The process has ended: what it asked for is done, and nobody hears of it.
     pub fn finish(&mut self) {
         (self.faults, self.has_refused) = (DiskFaults::default(), false);
         for PendingRequest { request, .. } in std::mem::take(&mut self.pending) {
-            let _unheard = self.carry_out(request);
+            let _unheard = self.carry_out(request, self.unsynced.writes());
         }
+        self.sync_all();
+    }
+
+    /// The next start syncs what the system has.
+    fn sync_all(&mut self) {
+        (self.unsynced, self.lost_since_us) = (UnsyncedWrites::default(), None);
     }
 
     /// Flips a bit of a segment; no effect on a block that was never written.
@@ -296,7 +368,17 @@ impl SimulatedDisk {
         self.segments.insert(segment, to);
     }
 
-    fn carry_out(&mut self, request: Request) -> Completion {
+    /// A block is about to be written.
+    fn record_unsynced(&mut self, segment: SegmentId, block: Block, bytes: usize) {
+        if self.sync == SyncMode::OnRequest
+            && let Some(to) = self.segments.get(&segment)
+        {
+            self.unsynced.record(segment, to, block, bytes, self.now_us);
+        }
+    }
+
+    /// `writes` were complete when it was submitted.
+    fn carry_out(&mut self, request: Request, writes: u64) -> Completion {
         match request {
             Request::Make { segment, blocks, from } => {
                 Completion::Made { segment, result: self.make(segment, blocks, from) }
@@ -312,8 +394,7 @@ impl SimulatedDisk {
                 };
                 Completion::Read { segment, block, buffer, result }
             }
-            // Each write is durable when it is done.
-            Request::Sync { segment } => Completion::Synced { segment, result: Ok(()) },
+            Request::Sync { segment } => Completion::Synced { segment, result: self.carry_out_sync(segment, writes) },
             Request::Remove { segment } => {
                 let result = match self.happens(self.faults.remove_error) {
                     true => Err(failed(format!("cannot remove {segment}: injected"))),
@@ -323,6 +404,7 @@ impl SimulatedDisk {
                     self.segments.remove(&segment);
                     self.footers.remove(&segment);
                     self.damage.forget_segment(segment);
+                    self.unsynced.forget_segment(segment);
                 }
                 Completion::Removed { segment, result }
             }
@@ -330,6 +412,17 @@ impl SimulatedDisk {
                 Completion::FooterWritten { segment, result: self.write_footer(segment, bytes) }
             }
         }
+    }
+
+    /// Where each write is durable when it is complete there is nothing to do.
+    fn carry_out_sync(&mut self, segment: SegmentId, writes: u64) -> Result<(), DiskError> {
+        if self.sync == SyncMode::OnRequest && self.happens(self.faults.write_error) {
+            self.lost_since_us = self.lost_since_us.or(self.unsynced.since_us());
+            self.take_back_unsynced();
+            return Err(failed(format!("cannot sync {segment}: injected")));
+        }
+        self.unsynced.sync(writes);
+        Ok(())
     }
 
     fn make(&mut self, segment: SegmentId, blocks: u32, from: Option<SegmentNumber>) -> Result<(), DiskError> {
@@ -343,6 +436,7 @@ impl SimulatedDisk {
         }
         if let Some(from) = from {
             self.damage.forget_segment(from);
+            self.unsynced.forget_segment(from);
             self.footers.remove(&from);
         }
         let old = from.and_then(|from| self.segments.remove(&from));
@@ -374,6 +468,7 @@ impl SimulatedDisk {
         if !self.segments.contains_key(&segment) {
             return Err(not_found(segment));
         }
+        self.record_unsynced(segment, block, bytes.len());
         self.damage.forget(segment, block, bytes.len());
         if self.happens(self.faults.write_error) {
             let share = 1 + self.below(4);
@@ -401,6 +496,7 @@ impl SimulatedDisk {
         let Some(to) = self.segments.get(&segment) else { return };
         to.read(wrong, &mut before);
         self.damage.record_all(segment, wrong, &before);
+        self.record_unsynced(segment, wrong, bytes.len());
         self.write(segment, wrong, bytes, 0);
     }
 }
@@ -435,7 +531,8 @@ impl Disk for SimulatedDisk {
         let scope = RequestScope::of(&request);
         let earlier = self.pending.iter().filter(|earlier| scope.waits_for(&RequestScope::of(&earlier.request)));
         let due_us = earlier.map(|earlier| earlier.due_us).fold(self.now_us + took_us, u64::max);
-        self.pending.push(PendingRequest { since_us: self.now_us, due_us, request });
+        let (since_us, writes) = (self.now_us, self.unsynced.writes());
+        self.pending.push(PendingRequest { since_us, due_us, writes, request });
     }
 
     fn poll(&mut self) -> Option<Completion> {
@@ -444,9 +541,9 @@ impl Disk for SimulatedDisk {
         if due_us > self.now_us {
             return None;
         }
-        let PendingRequest { request, since_us, .. } = self.pending.remove(at);
-        let completion = self.carry_out(request);
-        self.metrics.count(&completion, SyncMode::EachWrite);
+        let PendingRequest { request, since_us, writes, .. } = self.pending.remove(at);
+        let completion = self.carry_out(request, writes);
+        self.metrics.count(&completion, self.sync);
         if let Completion::Written { .. } = completion {
             self.metrics.write_times.record(due_us - since_us);
         }

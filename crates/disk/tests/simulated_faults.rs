@@ -188,3 +188,59 @@ fn a_write_that_a_power_cut_tears_may_lack_sectors_within() {
     }
     assert!(within > 20, "{within}");
 }
+
+/// A disk that is synced when it is asked to, and what was written to it: one block synced, one not, and whether the power
+/// fails.
+fn synced_later(seed: u64, ends: impl FnOnce(&mut SimulatedDisk)) -> [bool; 2] {
+    let mut disk = SimulatedDisk::new(seed, DiskFaults::default());
+    let blocks = (SEGMENT_BYTES_MIN / BLOCK_BYTES as u64) as u32;
+    complete(&mut disk, Request::Make { segment: SEGMENT, blocks, from: None });
+    disk.sync_later(true);
+    let first = write(&mut disk, 1, b"synced");
+    assert!(disk.unsynced_since_us().is_some());
+    let Completion::Synced { result: Ok(()), .. } = complete(&mut disk, Request::Sync { segment: SEGMENT }) else {
+        panic!("it is synced")
+    };
+    assert_eq!(disk.unsynced_since_us(), None);
+    let second = write(&mut disk, 4, b"unsynced");
+    assert_eq!(read(&mut disk, 4, second.len()), second, "it is read from the cache");
+    ends(&mut disk);
+    assert_eq!(disk.unsynced_since_us(), None);
+    [read(&mut disk, 1, first.len()) == first, read(&mut disk, 4, second.len()) == second]
+}
+
+#[test]
+fn a_power_cut_takes_back_what_is_not_synced_and_a_kill_does_not() {
+    let mut left = [0; 2];
+    for seed in 0..100 {
+        let [is_synced_there, is_rest_there] = synced_later(seed, SimulatedDisk::cut_power);
+        assert!(is_synced_there);
+        left[usize::from(is_rest_there)] += 1;
+        assert_eq!(synced_later(seed, SimulatedDisk::kill), [true, true]);
+        assert_eq!(synced_later(seed, SimulatedDisk::finish), [true, true]);
+        let next_begins = |disk: &mut SimulatedDisk| {
+            let next = SegmentId { log: LOG, number: SegmentNumber(2) };
+            let blocks = (SEGMENT_BYTES_MIN / BLOCK_BYTES as u64) as u32;
+            complete(disk, Request::Make { segment: next, blocks, from: None });
+            complete(disk, Request::Write { segment: next, block: Block(1), group: group(b"next") });
+            disk.cut_power();
+        };
+        assert_eq!(synced_later(seed, next_begins), [true, true], "a segment is synced before the next one is written");
+    }
+    assert!(left.iter().all(|&times| times > 10), "{left:?}");
+}
+
+#[test]
+fn a_sync_that_fails_may_lose_what_was_written_since_the_last_one() {
+    let fails = |disk: &mut SimulatedDisk| {
+        disk.set_faults(DiskFaults { write_error: 1, ..DiskFaults::default() });
+        let Completion::Synced { result: Err(_), .. } = complete(disk, Request::Sync { segment: SEGMENT }) else {
+            panic!("it fails")
+        };
+        assert!(disk.lost_since_us().is_some());
+        disk.finish();
+    };
+    let left = (0..100).map(|seed| synced_later(seed, fails));
+    let lost = left.filter(|&[first, second]| first && !second).count();
+    assert!((10..95).contains(&lost), "{lost}");
+}

@@ -25,6 +25,7 @@ mod rest_checks;
 mod shadow_model;
 mod survival;
 mod swarm;
+mod sync_losses;
 
 pub use durable_settings::DurableSettings;
 pub use feature_settings::FeatureSettings;
@@ -46,6 +47,7 @@ use live_damage::LiveDamage;
 use report_reader::ReportReader;
 use rest_checks::{RestChecker, is_blocking};
 use shadow_model::ShadowModel;
+use sync_losses::SyncWatch;
 
 /// Clients that use every feature of one broker.
 pub struct FeatureWorkload {
@@ -59,6 +61,8 @@ pub struct FeatureWorkload {
     /// What was damaged in this life of the broker, and what its scrub has said.
     live_damage: LiveDamage,
     reader: ReportReader,
+    /// What the logs of this life have written and synced, where that is not always at once.
+    syncs: SyncWatch,
     /// Why the broker closes all connections.
     ending: Option<EndReason>,
 }
@@ -76,6 +80,7 @@ impl FeatureWorkload {
             troubles: DiskTroubles::default(),
             live_damage: LiveDamage::default(),
             reader: ReportReader::default(),
+            syncs: SyncWatch::default(),
             ending: None,
         }
     }
@@ -87,6 +92,7 @@ impl FeatureWorkload {
 
 impl Workload for FeatureWorkload {
     fn prepare(&mut self, world: &mut SimulatedWorld) {
+        self.begin_sync_watch(world);
         self.declare_first(world);
     }
 
@@ -117,7 +123,9 @@ impl Workload for FeatureWorkload {
     }
 
     fn check_step(&mut self, world: &mut SimulatedWorld) {
+        self.model.now_us = world.clock.us();
         self.make_room_in_time(world);
+        self.check_syncs(world);
         self.check_damage_lines(world);
         self.check_disk_failure(world);
         self.check_closed_queues(world);
@@ -167,6 +175,7 @@ impl Workload for FeatureWorkload {
     }
 
     fn end_rest(&mut self, world: &mut SimulatedWorld) {
+        self.model.now_us = world.clock.us();
         self.model.end_period(is_blocking(world));
         if self.settings.durable.is_some() {
             self.model.store_at_rest();

@@ -10,7 +10,7 @@ use crate::store_recovery::{message_options, store_tag};
 use crate::world::SimulatedWorld;
 use catalog::CatalogLimits;
 use disk::DiskFaults;
-use shard::{JOURNAL_LOG, LogSource, MessageStore, Resharding, recover_definitions, write_definitions};
+use shard::{JOURNAL_LOG, LogSource, MessageStore, Resharding, StoreSync, recover_definitions, write_definitions};
 use store::{LogId, OnDamage, RecoveredLog};
 
 /// Lets time go on until a disk has done something.
@@ -38,7 +38,7 @@ impl NewStore<'_> {
         definitions.spread_over(self.new.messages.len() as u16);
         let stores = self.new.messages.iter().zip(0..).map(|(disk, number)| {
             let empty = RecoveredLog::empty(store_tag(), LogId(number));
-            MessageStore::new(empty, Box::new(disk.clone()), message_options(0))
+            MessageStore::new(empty, Box::new(disk.clone()), message_options(0, StoreSync::Always))
         });
         let mut resharding = Resharding::new(stores.collect(), &definitions);
         let (new, now_us) = (self.new, &mut self.now_us);

@@ -14,7 +14,7 @@ use link::sim::{SimConnection, SimLink, SimSide, SplitMix64};
 use session::Greeting;
 use shard::{
     DialError, DialRequest, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardReport, ShardWaker,
-    SharedState, TickOutcome, WakeTarget,
+    SharedState, StoreSync, TickOutcome, WakeTarget,
 };
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
@@ -66,6 +66,8 @@ pub struct SimulatedBrokerOptions {
     pub epoch: Instant,
     /// What its disks are like, if it has a store.
     pub disks: Option<DiskOptions>,
+    /// What confirms wait for in this life, if it has a store.
+    pub store_sync: StoreSync,
 }
 
 /// A broker: everything but its clients.
@@ -81,6 +83,8 @@ pub struct SimulatedBroker {
     pub is_up: bool,
     /// How often it was started.
     pub lives: u32,
+    /// What confirms wait for in this life, if it has a store.
+    pub store_sync: StoreSync,
     /// The most work that a turn has done in its lives that are over.
     pub(crate) past_work_per_turn_max: u64,
     /// Messages that were moved within its logs in its lives that are over.
@@ -130,6 +134,7 @@ impl SimulatedBroker {
             ticks: 0,
             is_up: true,
             lives: 1,
+            store_sync: options.store_sync,
             past_work_per_turn_max: 0,
             past_messages_moved: 0,
             heap,
@@ -225,7 +230,14 @@ impl SimulatedBroker {
         let mut nodes: Vec<_> = nodes.collect();
         let mut damage = Vec::new();
         if let (Some(disks), Some(recovered)) = (disks, &recovered) {
-            damage = attach(nodes.iter_mut().map(|node| &mut node.shard), disks, recovered, on_damage, now)?;
+            damage = attach(
+                nodes.iter_mut().map(|node| &mut node.shard),
+                disks,
+                recovered,
+                options.store_sync,
+                on_damage,
+                now,
+            )?;
         }
         Ok((nodes, shared, damage))
     }

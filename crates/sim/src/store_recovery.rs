@@ -41,13 +41,15 @@ pub fn attach<'a>(
     shards: impl Iterator<Item = &'a mut Shard>,
     disks: &BrokerDisks,
     recovered: &RecoveredCatalog,
+    sync: StoreSync,
     on_damage: OnDamage,
     now: Instant,
 ) -> Result<Vec<Vec<Damage>>, String> {
     let mut damage = Vec::new();
     let disks_of_shards = disks.messages.iter().zip(&disks.spills);
     for (number, (shard, (disk, spill))) in shards.zip(disks_of_shards).enumerate() {
-        let options = message_options(disks.options().free_limit);
+        let options = message_options(disks.options().free_limit, sync);
+        disk.with(|disk| disk.sync_later(matches!(sync, StoreSync::Later { .. })));
         let store = recover_log(shard, number, disk, on_damage, now)?;
         damage.push(store.damage.clone());
         let mut messages = MessageStore::new(store, Box::new(disk.clone()), options);
@@ -83,11 +85,6 @@ fn recover_log(
 }
 
 /// How the logs of messages are written.
-pub fn message_options(disk_free_limit: u64) -> MessageStoreOptions {
-    MessageStoreOptions {
-        segment_bytes: SEGMENT_BYTES_MIN,
-        sync: StoreSync::Always,
-        group_delay_us: 0,
-        disk_free_limit,
-    }
+pub fn message_options(disk_free_limit: u64, sync: StoreSync) -> MessageStoreOptions {
+    MessageStoreOptions { segment_bytes: SEGMENT_BYTES_MIN, sync, group_delay_us: 0, disk_free_limit }
 }

@@ -13,6 +13,7 @@ use crate::simulated_client::{ClientRole, ConnectionState, SimulatedClient};
 use crate::tally::Tally;
 use crate::trace::Trace;
 use link::sim::{SimConnection, SimOptions, SimSide, SplitMix64, pair};
+use shard::StoreSync;
 use slab::{Pool, PoolOptions};
 use std::time::{Duration, Instant};
 use wire::Method;
@@ -107,12 +108,14 @@ impl SimulatedWorld {
         let (name, limits) = (self.settings.broker_name(broker).into(), self.settings.limits);
         let shards = self.settings.shards[broker];
         let Some(durable) = self.settings.durable() else {
-            return SimulatedBrokerOptions { name, seed, shards, limits, epoch: self.clock.now, disks: None };
+            let (epoch, store_sync) = (self.clock.now, StoreSync::Always);
+            return SimulatedBrokerOptions { name, seed, shards, limits, epoch, disks: None, store_sync };
         };
         // Times of stored messages mean the same in all its lives, and names that it makes are never made again.
-        let life = self.brokers.get(broker).map_or(0, |broker| u64::from(broker.lives));
+        let life = self.brokers.get(broker).map_or(0, |broker| broker.lives);
+        let store_sync = durable.store_sync(seed, life);
         let (epoch, disks) = (self.clock.start, Some(durable.disk_options()));
-        SimulatedBrokerOptions { name, seed: seed ^ life << 48, shards, limits, epoch, disks }
+        SimulatedBrokerOptions { name, seed: seed ^ u64::from(life) << 48, shards, limits, epoch, disks, store_sync }
     }
 
     /// A number that nothing else in this run has.

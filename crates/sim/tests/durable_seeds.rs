@@ -22,6 +22,8 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.drained / 100,
         sum.clean_stops / 10,
         sum.disk_failures / 2,
+        sum.relaxed_ends / 10,
+        sum.doubtful / 10,
         sum.full_disks / 5,
         sum.damages / 5,
         sum.refused_starts / 5,

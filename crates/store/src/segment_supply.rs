@@ -50,6 +50,8 @@ pub(crate) struct SegmentSupply {
     /// It is needed no more, and is still there if that fails for lack of space.
     making_from: Option<Origin>,
     retired: VecDeque<SegmentNumber>,
+    /// Where the log begins, as the last header says that was begun, which may not be durable yet.
+    announced: SegmentNumber,
     /// These are made into others only when a header says that they are not needed.
     headerless: Vec<SegmentNumber>,
     /// Segments that become the next ones under new numbers, or are removed.
@@ -78,6 +80,7 @@ impl SegmentSupply {
             making: Making::Idle,
             making_from: None,
             retired: VecDeque::new(),
+            announced: SegmentNumber(0),
             headerless: Vec::new(),
             recyclable: unused.into(),
             is_removing: false,
@@ -211,14 +214,18 @@ impl SegmentSupply {
     /// Whether a segment should be begun although the last one is not full: to give others back.
     pub fn wants_to_begin(&self) -> bool {
         // To begin one takes a spare: giving back a single one gains nothing, and the one that ends is retired in its place.
-        self.can_begin() && self.retired.len() > RETIRED_SEGMENTS_MAX
+        // Those before the announced beginning are given back once its header is durable: that takes no other header.
+        let announced = self.retired.partition_point(|retired| *retired < self.announced);
+        self.can_begin() && self.retired.len() - announced > RETIRED_SEGMENTS_MAX
     }
 
     /// Begins a segment. Returns its number, and where the log begins.
     pub fn begin(&mut self, first: FrameSequence, previous_crc: u32) -> Option<(SegmentNumber, SegmentStart)> {
         let number = self.spares.pop_front()?;
         self.used.push_back(SegmentStart { number, first, previous_crc });
-        Some((number, *self.used.front()?))
+        let start = *self.used.front()?;
+        self.announced = start.number;
+        Some((number, start))
     }
 
     /// It is durable that the log begins with this segment.
@@ -290,6 +297,28 @@ mod tests {
                 assert_eq!(making(&mut supply, 0), Some((SegmentNumber(4), Some(SegmentNumber(1)))));
             }
         }
+    }
+
+    #[test]
+    fn while_a_header_is_not_durable_no_other_one_is_begun_to_give_back_the_same_segments() {
+        let start =
+            |number: u64| SegmentStart { number: SegmentNumber(number), first: FrameSequence(number), previous_crc: 0 };
+        let mut supply = SegmentSupply::new(LogId(0), 8, SegmentNumber(4), (1..4).map(start).collect(), Vec::new());
+        let make = |supply: &mut SegmentSupply| {
+            let (number, _) = making(supply, 0).expect("a spare is made");
+            assert_eq!(supply.on_made(number, Ok(())), None);
+        };
+        supply.retire_before(SegmentNumber(3));
+        make(&mut supply);
+        assert!(supply.wants_to_begin());
+        let (_, log_start) = supply.begin(FrameSequence(9), 0).expect("a spare");
+        assert_eq!(log_start.number, SegmentNumber(3));
+        // The disk is synced later: meanwhile the segment that has ended is retired, too.
+        supply.retire_before(SegmentNumber(4));
+        make(&mut supply);
+        assert!(supply.can_begin() && !supply.wants_to_begin());
+        supply.give_back_before(log_start.number);
+        assert!(!supply.wants_to_begin(), "one is retired, as many as may be");
     }
 
     fn no_space() -> Result<(), DiskError> {

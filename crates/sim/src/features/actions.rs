@@ -200,6 +200,7 @@ impl ClientTurn<'_> {
             sent: now,
             routed: None,
             accepted: None,
+            accepted_us: 0,
             outcome,
             returned: false,
             period,

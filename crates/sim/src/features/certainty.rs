@@ -105,6 +105,7 @@ pub fn is_excused(world: &SimulatedWorld, model: &mut ShadowModel, at: usize, co
     let target = &model.queues[dead];
     target.deliveries.contains_key(&copy)
         || target.survival.has_lost(copy)
+        || queue.survival.may_have_lost_letter(model.messages[&number_of(copy)].sent)
         || target.life.ending.is_some()
         || target.may_lose_messages
         || target.forgiven > 0

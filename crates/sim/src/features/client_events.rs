@@ -26,6 +26,7 @@ impl EventHandler<'_> {
     /// A client receives something.
     pub fn on_event(&mut self, client: usize, event: ClientEvent) {
         self.model.tick();
+        self.model.now_us = self.world.clock.us();
         let uid = self.world.clients[client].uid;
         // A client that has dropped its link receives nothing more.
         if self.world.clients[client].state == ConnectionState::Gone {

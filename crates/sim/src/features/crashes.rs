@@ -69,7 +69,7 @@ impl FeatureWorkload {
         } else {
             world.tally.crashes += 1;
             let kind = durable.draw_crash(&mut world.chance);
-            self.restart_broker(world, kind);
+            self.restart_broker(world, kind, false);
         }
         let again = world.chance.permille(CRASH_AGAIN_PERMILLE);
         if again && !world.trace.has_failed() {
@@ -108,7 +108,7 @@ impl FeatureWorkload {
         }
         world.trace.note(|| "a queue is closed".to_owned());
         world.tally.disk_failures += 1;
-        self.restart_broker(world, CrashKind::Kill);
+        self.restart_broker(world, CrashKind::Kill, false);
     }
 
     /// The broker closes all connections and ends by itself, and starts again. Nothing that is sent meanwhile is confirmed.
@@ -149,7 +149,8 @@ impl FeatureWorkload {
             }
             _ => world.tally.disk_failures += 1,
         }
-        self.restart_broker(world, CrashKind::Exit);
+        let has_written = reason == EndReason::Stop && !has_failed && !self.troubles.is_full();
+        self.restart_broker(world, CrashKind::Exit, has_written);
         (self.ending, self.model.ended, world.is_ending) = (None, ModelTime::MAX, false);
     }
 
@@ -178,16 +179,19 @@ impl FeatureWorkload {
         world.trace.fail(format!("the broker ends, and client {uid:?} is not told"));
     }
 
-    /// The broker's process is gone; it starts again.
-    fn restart_broker(&mut self, world: &mut SimulatedWorld, kind: CrashKind) {
+    /// The broker's process is gone; it starts again. `has_written`: it has written everything that it had.
+    fn restart_broker(&mut self, world: &mut SimulatedWorld, kind: CrashKind, has_written: bool) {
         let Some(durable) = self.settings.durable else { return };
+        self.model.now_us = world.clock.us();
+        let loss = self.draw_loss(world, kind, has_written);
+        world.tally.relaxed_ends += u64::from(loss.is_some());
         let mut clients = std::mem::take(&mut world.clients);
         let channels = clients.iter().flat_map(|client| &client.channels);
         // A commit is whole on each shard by itself, and so is what one turn does of it.
         let is_whole = world.settings.shards == [1] && world.settings.limits.work_per_turn == WORK_PER_TURN;
         let commits = channels.filter(|_| is_whole).filter_map(interrupted_commit).collect();
         clients.iter_mut().for_each(|client| self.model.end_connection(client));
-        self.model.crash(commits);
+        world.tally.doubtful += self.model.crash(commits, loss);
         drop(clients);
         world.crash_broker(0, kind);
         // What the broker has said until its end is about the failure that was.
@@ -200,6 +204,7 @@ impl FeatureWorkload {
             world.reshard_broker(0, reshard);
         }
         let lost = world.restart_broker(0, plan);
+        self.begin_sync_watch(world);
         // A start in spite of damage says more than a scrub would.
         error_lines::take();
         if !lost.is_empty() {

@@ -68,7 +68,7 @@ mod tests {
         assert!(queue.owed.iter().eq(&[1, 3]));
         let delivery = queue.deliveries.entry(4).or_default();
         (delivery.settled, delivery.times) = (SettlementProgress::Proven, 1);
-        delivery.stored = StoredDelivery { is_marked: true, is_settled: true, returns: 2 };
+        delivery.stored = StoredDelivery { is_marked: true, settled_us: Some(0), returns: 2 };
         queue.forget_settlements();
         let delivery = &queue.deliveries[&4];
         assert_eq!((delivery.settled, delivery.times), (SettlementProgress::None, 0));

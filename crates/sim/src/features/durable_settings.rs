@@ -6,6 +6,7 @@ use crate::broker_disks::{CrashKind, DiskOptions, RestartPlan};
 use crate::reshard_plan::ReshardPlan;
 use disk::DiskFaults;
 use link::sim::SplitMix64;
+use shard::StoreSync;
 use std::fmt::{self, Display, Formatter};
 use store::ScrubOptions;
 use store::limits::SEGMENT_BYTES_MIN;
@@ -14,6 +15,8 @@ use store::limits::SEGMENT_BYTES_MIN;
 const DOWN_US_MAX: u64 = 50_000;
 /// Bytes that a scrub reads in a second: so many that it goes round a few segments between two rests.
 const SCRUB_BYTES_PER_S: u64 = 256 << 20;
+/// Times after which a disk is synced, in lives that sync later.
+const SYNC_INTERVALS_US: [u64; 3] = [1_000, 10_000, 50_000];
 /// Most places of the disks that are damaged at once.
 const DAMAGES_MAX: u64 = 3;
 
@@ -62,6 +65,8 @@ pub struct DurableSettings {
     pub scrub_ms: u32,
     /// In how many of a thousand steps something is damaged that was written.
     pub flip_permille: u32,
+    /// Of a thousand lives, how many have another `store_sync` than `always`.
+    pub relaxed_permille: u32,
     /// What the run has much of.
     pub focus: DurableFocus,
 }
@@ -91,11 +96,12 @@ impl DurableSettings {
         };
         let scrub_ms = scrub_chance.below(4) as u32 * 400 % 1_200;
         let flip_permille = [0, 5, 20][scrub_chance.below(3) as usize];
-        let settings = DurableSettings { scrub_ms, ..settings };
+        let relaxed_permille = [0, 0, 400, 1_000][SplitMix64::new(seed ^ 0x57AC).below(4) as usize];
+        let settings = DurableSettings { scrub_ms, relaxed_permille, ..settings };
         if !has_faults {
             return settings;
         }
-        DurableSettings {
+        let settings = DurableSettings {
             flip_permille: if scrub_ms > 0 { flip_permille } else { 0 },
             error_permille: one_of([0, 0, 2, 6]),
             full_permille: one_of([0, 0, 4, 12]),
@@ -104,6 +110,21 @@ impl DurableSettings {
             lost_once_in: one_of([0, 0, 0, 150]),
             astray_once_in: one_of([0, 0, 0, 150]),
             ..settings
+        };
+        // What a disk had been given and has not is damage, or was not synced: the model is to know which.
+        let is_damaged = settings.flip_permille + settings.lost_once_in + settings.astray_once_in > 0;
+        DurableSettings { relaxed_permille: if is_damaged { 0 } else { relaxed_permille }, ..settings }
+    }
+
+    /// What confirms wait for in a life of the broker, of which this is the number.
+    pub fn store_sync(&self, seed: u64, life: u32) -> StoreSync {
+        let mut chance = SplitMix64::new(seed ^ u64::from(life) << 40 ^ 0x57AC);
+        if !chance.permille(self.relaxed_permille) {
+            return StoreSync::Always;
+        }
+        match chance.below(3) {
+            0 => StoreSync::Never,
+            _ => StoreSync::Later { interval_us: SYNC_INTERVALS_US[chance.below(3) as usize] },
         }
     }
 
@@ -168,7 +189,14 @@ impl Display for DurableSettings {
         let DurableSettings { early_permille, journal_lag_us, stop_permille, error_permille, full_permille, .. } = self;
         let DurableSettings { damage_permille, unreadable_permille, lost_once_in, astray_once_in, .. } = self;
         let DurableSettings {
-            reshard_permille, large_permille, focus, message_lag_us, scrub_ms, flip_permille, ..
+            reshard_permille,
+            large_permille,
+            focus,
+            message_lag_us,
+            scrub_ms,
+            flip_permille,
+            relaxed_permille,
+            ..
         } = self;
         write!(
             f,
@@ -177,7 +205,8 @@ impl Display for DurableSettings {
              stops: {stop_permille} of ends; disks: failures {error_permille} of steps, full {full_permille}; before starts: \
              damaged {damage_permille}, unreadable {unreadable_permille}; a write in {lost_once_in} is lost, one in \
              {astray_once_in} goes astray; another number of shards: {reshard_permille}; large messages: {large_permille}; \
-             a scrub every {scrub_ms} ms, damage meanwhile {flip_permille} of steps; focus: {focus}"
+             a scrub every {scrub_ms} ms, damage meanwhile {flip_permille} of steps; lives that do not always sync: \
+             {relaxed_permille}; focus: {focus}"
         )
     }
 }
@@ -204,6 +233,7 @@ mod tests {
             count(&|one| one.reshard_permille > 0),
             count(&|one| one.scrub_ms > 0),
             count(&|one| one.flip_permille > 0),
+            count(&|one| one.relaxed_permille > 0),
         ] {
             assert!((25..150).contains(&part), "{part}");
         }

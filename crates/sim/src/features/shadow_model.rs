@@ -5,6 +5,7 @@
 use super::dead_letters::DeadLetterPaths;
 use super::queue_arguments::QueueTraits;
 use super::survival::{InterruptedCommit, QueueSurvival, StoredDelivery};
+use super::sync_losses::CrashLoss;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wire::Table;
 
@@ -153,6 +154,8 @@ pub struct ShadowMessage {
     pub routed: Option<ModelTime>,
     /// When the broker confirmed this very message.
     pub accepted: Option<ModelTime>,
+    /// The same in simulated time.
+    pub accepted_us: u64,
     pub outcome: PublishOutcome,
     pub returned: bool,
     /// The period it was sent in.
@@ -249,10 +252,14 @@ impl ShadowQueue {
 /// Everything that was requested and answered.
 pub struct ShadowModel {
     pub now: ModelTime,
+    /// The same in simulated time.
+    pub now_us: u64,
     /// The number of rests.
     pub period: u32,
     /// When the last rest was.
     pub rested: ModelTime,
+    /// The same in simulated time.
+    pub rested_us: u64,
     /// The first is the default one.
     pub exchanges: Vec<ShadowExchange>,
     pub queues: Vec<ShadowQueue>,
@@ -269,6 +276,10 @@ pub struct ShadowModel {
     pub ended: ModelTime,
     /// The broker has a store.
     pub has_store: bool,
+    /// The broker confirms what it has not written.
+    pub confirms_unwritten: bool,
+    /// What the crash that is happening takes back.
+    pub loss: Option<CrashLoss>,
     /// Commits of which a crash has left all or nothing; nobody knows which.
     pub commits: Vec<InterruptedCommit>,
 }
@@ -287,8 +298,10 @@ impl ShadowModel {
         };
         ShadowModel {
             now: 1,
+            now_us: 0,
             period: 0,
             rested: 0,
+            rested_us: 0,
             exchanges: vec![default],
             queues: Vec::new(),
             bindings: Vec::new(),
@@ -298,6 +311,8 @@ impl ShadowModel {
             crashed: 0,
             ended: ModelTime::MAX,
             has_store: false,
+            confirms_unwritten: false,
+            loss: None,
             commits: Vec::new(),
         }
     }
@@ -352,6 +367,7 @@ impl ShadowModel {
         message.outcome = PublishOutcome::Safe;
         message.routed = Some(now);
         message.accepted = by_name.then_some(now);
+        message.accepted_us = self.now_us;
         let Some(message) = self.messages.get(&id) else { return Ok(()) };
         let must = self.routes(message, now, true);
         if message.returned {
@@ -371,7 +387,7 @@ impl ShadowModel {
         }
         let only = self.only_queue(message, by_name).filter(|_| must.is_empty());
         // What is transient, or gone at once, is confirmed without the store.
-        let is_kept = message.persistent && message.expiration_us.is_none();
+        let is_kept = message.persistent && message.expiration_us.is_none() && !self.confirms_unwritten;
         if let Some(queue) = only.filter(|_| is_kept).map(|queue| &mut self.queues[queue])
             && queue.traits.ttl_us.is_none()
             && queue.traits.length.is_none()
@@ -502,6 +518,7 @@ impl ShadowMessage {
             sent: 1,
             routed: None,
             accepted: None,
+            accepted_us: 0,
             outcome: PublishOutcome::Open,
             returned: false,
             period: 0,

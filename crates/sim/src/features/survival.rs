@@ -7,7 +7,8 @@ use super::dead_letters::number_of;
 use super::shadow_model::{
     BindingTarget, DeliveryState, Lifetime, ModelTime, PublishOutcome, SettlementProgress, ShadowModel, ShadowQueue,
 };
-use std::collections::BTreeSet;
+use super::sync_losses::CrashLoss;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a message is in its queue after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,8 +26,8 @@ pub enum Survival {
 pub struct StoredDelivery {
     /// It was handed out: it is redelivered from then on.
     pub is_marked: bool,
-    /// It was settled.
-    pub is_settled: bool,
+    /// When it was known to be settled, in simulated time.
+    pub settled_us: Option<u64>,
     /// The highest delivery count that was seen.
     pub returns: u32,
 }
@@ -41,10 +42,17 @@ pub struct QueueSurvival {
     alternatives: BTreeSet<u64>,
     /// Messages that came again after the last crash.
     returned: BTreeSet<u64>,
-    /// Messages that were purged, and the client knows it: they stay away, whatever comes (decision 0039).
-    purged: BTreeSet<u64>,
+    /// Messages that were purged, and when the client knew it in simulated time: they stay away, whatever comes (decision
+    /// 0039).
+    purged: BTreeMap<u64, u64>,
     /// The numbers of messages that damage has taken from the queue, dead letters among them.
     damaged: BTreeSet<u64>,
+    /// Messages that the last crash may have taken back: each is there if a later one of its channel is.
+    doubtful: BTreeSet<u64>,
+    /// When a crash may last have taken back dead letters of the queue, and not that they had left it.
+    letters_lost: Option<ModelTime>,
+    /// The shard on which it was when a crash last took promises back.
+    crashed_on: Option<usize>,
     /// A confirm says that the queue is durable, although its declaration is not answered.
     pub is_proven: bool,
 }
@@ -52,7 +60,12 @@ pub struct QueueSurvival {
 impl QueueSurvival {
     /// Whether the queue has been purged of a message.
     pub fn is_purged(&self, id: u64) -> bool {
-        self.purged.contains(&id)
+        self.purged.contains_key(&id)
+    }
+
+    /// Whether a dead letter of a message that was sent then may have been taken back by a crash.
+    pub fn may_have_lost_letter(&self, sent: ModelTime) -> bool {
+        self.letters_lost.is_some_and(|lost| sent <= lost)
     }
 
     /// Purges are not stored any more.
@@ -97,19 +110,21 @@ impl ShadowQueue {
 
 impl DeliveryState {
     /// The broker is at rest: everything that it wants to store is durable.
-    fn on_rest(&mut self) {
+    fn on_rest(&mut self, now_us: u64) {
+        let is_settled = self.settled == SettlementProgress::Proven;
         self.stored = StoredDelivery {
             is_marked: self.times > 0,
-            is_settled: self.settled == SettlementProgress::Proven,
+            settled_us: self.stored.settled_us.or(Some(now_us)).filter(|_| is_settled),
             // A rest without a delivery takes nothing back.
             returns: self.returns.checked_ilog2().unwrap_or(0).max(self.stored.returns),
         };
     }
 
     /// The broker crashes, and its queue survives.
-    fn on_crash(&mut self) {
+    fn on_crash(&mut self, settled_until_us: u64) {
         self.holder = None;
-        if self.settled == SettlementProgress::Proven && !self.stored.is_settled {
+        self.stored.settled_us = self.stored.settled_us.filter(|&settled_us| settled_us <= settled_until_us);
+        if self.settled == SettlementProgress::Proven && self.stored.settled_us.is_none() {
             self.settled = SettlementProgress::None;
         }
         if !self.stored.is_marked {
@@ -131,8 +146,12 @@ impl ShadowModel {
             return Survival::Gone;
         }
         let delivery = known.deliveries.get(&copy);
-        if delivery.is_some_and(|delivery| delivery.settled == SettlementProgress::Proven && delivery.stored.is_settled)
-        {
+        let settled_until_us = self.settled_until_us(queue);
+        let is_settled = |delivery: &DeliveryState| {
+            let settled_us = delivery.stored.settled_us;
+            delivery.settled == SettlementProgress::Proven && settled_us.is_some_and(|us| us <= settled_until_us)
+        };
+        if delivery.is_some_and(is_settled) {
             return Survival::Gone;
         }
         if known.owed.contains(&copy) && self.is_promised(queue, copy) { Survival::There } else { Survival::Possible }
@@ -155,7 +174,32 @@ impl ShadowModel {
         }
         let message = &self.messages[&copy];
         let was_at_rest = message.routed.is_some_and(|routed| routed < self.rested);
-        message.accepted.is_some() || (message.outcome == PublishOutcome::Safe && was_at_rest)
+        let outlasts = || self.loss.as_ref().is_none_or(|loss| message.accepted_us <= loss.of(queue).messages_us);
+        (message.outcome == PublishOutcome::Safe && was_at_rest) || (message.accepted.is_some() && outlasts())
+    }
+
+    /// Whether the crash that is happening may have taken back a message that was confirmed.
+    fn is_doubtful(&self, queue: usize, copy: u64) -> bool {
+        let known = &self.queues[queue];
+        self.loss.is_some()
+            && self.is_original(copy)
+            && known.is_stored()
+            && self.messages[&copy].persistent
+            && self.messages[&copy].accepted.is_some()
+            && !known.survival.is_purged(copy)
+    }
+
+    /// Until when settlements of a queue count that are known to be stored.
+    fn settled_until_us(&self, queue: usize) -> u64 {
+        self.loss.as_ref().map_or(u64::MAX, |loss| loss.of(queue).settlements_us)
+    }
+
+    /// Whether a dead letter of one queue is behind that in another one in the same log, or no log loses anything.
+    fn keeps_order(&self, origin: usize, target: usize) -> bool {
+        let shard_of = |loss: &CrashLoss, queue| loss.of(queue).shard;
+        self.loss
+            .as_ref()
+            .is_none_or(|loss| shard_of(loss, origin).is_some() && shard_of(loss, origin) == shard_of(loss, target))
     }
 
     /// A purge that was requested then is answered, and nobody receives messages of the queue: those that were in it are gone
@@ -170,18 +214,22 @@ impl ShadowModel {
             self.is_original(*id) && !known.deliveries.contains_key(id) && was_there()
         };
         let purged: Vec<u64> = known.owed.iter().copied().filter(is_purged).collect();
-        self.queues[queue].survival.purged.extend(purged);
+        let now_us = self.now_us;
+        let known = &mut self.queues[queue].survival.purged;
+        purged.into_iter().for_each(|id| _ = known.entry(id).or_insert(now_us));
     }
 
     /// At rest: what was done until now is durable.
     pub fn store_at_rest(&mut self) {
+        let now_us = self.now_us;
+        self.rested_us = now_us;
         for at in 0..self.queues.len() {
             let owed = self.queues[at].owed.iter().copied();
             let copies = owed.filter(|&copy| !self.is_original(copy)).collect();
             let queue = &mut self.queues[at];
             let survival = &mut queue.survival;
             survival.stored_copies = copies;
-            queue.deliveries.values_mut().for_each(DeliveryState::on_rest);
+            queue.deliveries.values_mut().for_each(|delivery| delivery.on_rest(now_us));
         }
     }
 
@@ -194,18 +242,20 @@ impl ShadowModel {
     /// A commit with these settlements is answered: it is durable as a whole. The end of a message whose dead letter goes to another
     /// queue counts when that has it, on whatever shard.
     pub fn store_committed(&mut self, settles: &[(usize, u64, bool)]) {
+        let now_us = self.now_us;
         for &(queue, message, rejected) in settles {
             let known = &mut self.queues[queue];
             if !rejected || known.traits.dead.is_none() {
-                known.deliveries.entry(message).or_default().stored.is_settled = true;
+                known.deliveries.entry(message).or_default().stored.settled_us = Some(now_us);
             }
         }
     }
 
     /// The broker has crashed, after all channels have ended: what it had not stored is gone. `commits`: those that were under
-    /// way.
-    pub fn crash(&mut self, mut commits: Vec<InterruptedCommit>) {
+    /// way. `loss`: what of its promises it takes back. Returns how many confirmed messages are in doubt.
+    pub fn crash(&mut self, mut commits: Vec<InterruptedCommit>, loss: Option<CrashLoss>) -> u64 {
         let now = self.tick();
+        self.loss = loss;
         for commit in &mut commits {
             let acknowledged = commit.acknowledged.iter().copied();
             commit.promised = acknowledged.filter(|&(queue, id)| self.is_kept(queue, id)).collect();
@@ -233,23 +283,33 @@ impl ShadowModel {
             }
         }
         self.commits.extend(commits);
+        self.loss = None;
+        self.queues.iter().map(|queue| queue.survival.doubtful.len() as u64).sum()
     }
 
     fn crash_queue(&mut self, at: usize, now: ModelTime) {
         let (owed, lost): (BTreeSet<u64>, BTreeSet<u64>) =
             self.queues[at].owed.iter().partition(|&&copy| self.survival(at, copy) == Survival::There);
-        let alternatives =
-            self.queues[at].survival.alternatives.iter().copied().filter(|&copy| self.is_pending(at, copy));
-        let alternatives =
-            alternatives.chain(lost.into_iter().filter(|&copy| self.has_alternative(at, copy))).collect();
+        let alternatives = self.queues[at].survival.alternatives.iter().copied();
+        let alternatives = alternatives.filter(|&copy| self.is_pending(at, copy) && self.is_letter_kept(at, copy));
+        let new = lost.iter().copied().filter(|&copy| self.has_alternative(at, copy));
+        let alternatives = alternatives.chain(new).collect();
+        let doubtful = lost.into_iter().filter(|&copy| self.is_doubtful(at, copy)).collect();
+        let settled_until_us = self.settled_until_us(at);
+        let shard = self.loss.as_ref().and_then(|loss| loss.of(at).shard);
+        let loses_letters = self.queues[at].traits.dead.is_some_and(|dead| !self.keeps_order(at, dead));
         let queue = &mut self.queues[at];
         (queue.owed, queue.survival.alternatives) = (owed, alternatives);
+        (queue.survival.doubtful, queue.survival.crashed_on) = (doubtful, shard);
+        queue.survival.letters_lost =
+            queue.survival.letters_lost.filter(|_| !loses_letters).or(loses_letters.then_some(now));
+        queue.survival.purged.retain(|_, purged_us| *purged_us <= settled_until_us);
         queue.survival.stored_copies.clear();
         queue.survival.returned.clear();
         if !queue.is_stored() {
             return end(&mut queue.life, now);
         }
-        queue.deliveries.values_mut().for_each(DeliveryState::on_crash);
+        queue.deliveries.values_mut().for_each(|delivery| delivery.on_crash(settled_until_us));
         // Deliveries that nobody received, and returns that were not stored.
         queue.disturbed = true;
         queue.had_unseen_deliveries = true;
@@ -259,10 +319,16 @@ impl ShadowModel {
     fn has_alternative(&self, target: usize, copy: u64) -> bool {
         let Some((message, origin)) = self.paths.before(copy) else { return false };
         self.is_original(message)
+            && self.keeps_order(origin, target)
             && self.queues[target].is_stored()
             && self.queues[origin].is_stored()
             && self.messages[&message].persistent
             && self.is_promised(origin, message)
+    }
+
+    /// Whether a dead letter that left its queue is where it went, or still there.
+    fn is_letter_kept(&self, target: usize, copy: u64) -> bool {
+        self.paths.before(copy).is_some_and(|(_, origin)| self.keeps_order(origin, target))
     }
 
     /// Whether neither a dead letter nor, since the last crash, the message that it was has been delivered.
@@ -327,7 +393,27 @@ impl ShadowModel {
         if !self.is_original(copy) || !self.queues[queue].survival.returned.insert(copy) {
             return Ok(());
         }
+        self.decide_doubts(queue, copy);
         self.decide_commits(queue, copy)
+    }
+
+    /// A message came again: what its channel had published before it to queues of the same log is there, too.
+    fn decide_doubts(&mut self, queue: usize, copy: u64) {
+        let (channel, messages) = (self.messages[&copy].channel, &self.messages);
+        let shard = self.queues[queue].survival.crashed_on;
+        self.queues[queue].survival.doubtful.remove(&copy);
+        for (at, known) in self.queues.iter_mut().enumerate() {
+            if at != queue && (shard.is_none() || known.survival.crashed_on != shard) {
+                continue;
+            }
+            let survival = &mut known.survival;
+            let before = survival.doubtful.range(..copy).filter(|id| messages[id].channel == channel);
+            let before: Vec<u64> = before.copied().collect();
+            for id in before {
+                survival.doubtful.remove(&id);
+                known.owed.insert(id);
+            }
+        }
     }
 
     /// A message that came again says whether a commit was whole that had published or acknowledged it.
@@ -359,7 +445,7 @@ impl ShadowModel {
                 return Err(format!("commit in part: message {copy} was published, and {id} of {name} came again"));
             }
             let delivery = known.deliveries.entry(id).or_default();
-            (delivery.settled, delivery.stored.is_settled) = (SettlementProgress::Proven, true);
+            (delivery.settled, delivery.stored.settled_us) = (SettlementProgress::Proven, Some(0));
         }
         for id in commit.publishes {
             for queue in self.surely_published(id, crashed) {

@@ -5,6 +5,7 @@ use crate::features::shadow_model::{
     BindingTarget, Lifetime, PublishOutcome, SettlementProgress, ShadowBinding, ShadowExchange, ShadowExchangeType,
     ShadowMessage, ShadowModel,
 };
+use crate::features::sync_losses::{CrashLoss, DurableUntil};
 
 /// A durable queue and a transient one, both confirmed, and messages 1 to 8 in both: persistent, sent, not answered.
 fn model() -> (ShadowModel, [usize; 2]) {
@@ -78,7 +79,7 @@ fn a_confirmed_message_is_there_an_unanswered_one_may_be_and_others_are_gone() {
         assert_eq!(model.survival(durable, id), survival, "message {id}");
         assert_eq!(model.survival(transient, id), Survival::Gone, "message {id} of a transient queue");
     }
-    model.crash(Vec::new());
+    model.crash(Vec::new(), None);
     assert!(model.queues[durable].owed.iter().eq(&[1]));
     assert!(model.check_survival(durable, 2).is_err_and(|what| what.contains("transient message 2")));
     assert_eq!(model.check_survival(durable, 4), Ok(()));
@@ -106,7 +107,7 @@ fn what_was_done_before_a_rest_is_durable() {
         [1, 2, 3, 4].map(|id| model.survival(durable, id)),
         [Survival::Gone, Survival::There, Survival::Possible, Survival::Possible]
     );
-    model.crash(Vec::new());
+    model.crash(Vec::new(), None);
     let [before, after] = [1, 3].map(|id| &model.queues[durable].deliveries[&id]);
     assert_eq!((before.settled, before.times), (SettlementProgress::Proven, 1));
     assert_eq!((after.settled, after.times), (SettlementProgress::None, 0), "it may come again, flagged or not");
@@ -120,7 +121,7 @@ fn a_delivery_before_a_rest_is_flagged_after_a_crash_and_keeps_its_count() {
     (delivery.times, delivery.returns, delivery.holder) = (3, 0b101, Some(7));
     rest(&mut model);
     model.queues[durable].deliveries.entry(1).or_default().returns |= 0b1000;
-    model.crash(Vec::new());
+    model.crash(Vec::new(), None);
     let delivery = &model.queues[durable].deliveries[&1];
     assert_eq!((delivery.times, delivery.returns, delivery.holder), (3, 0b11, None));
 }
@@ -154,7 +155,7 @@ fn durable_definitions_stay_and_a_binding_is_as_durable_as_its_ends() {
         let (key, lives) = (String::new(), vec![life]);
         model.bindings.push(ShadowBinding { source, target, key, headers: None, lives, locked: true });
     }
-    model.crash(Vec::new());
+    model.crash(Vec::new(), None);
     let now = model.now;
     let is_there = |life: &Lifetime| (life.surely_spans(now, now), life.ended.is_some());
     for (queue, there) in [(durable, true), (transient, false), (exclusive, false)] {
@@ -176,7 +177,7 @@ fn a_commit_that_crashed_is_whole_or_nothing() {
         for id in [1, 2] {
             model.messages.get_mut(&id).expect("it exists").outcome = PublishOutcome::Unknown;
         }
-        model.crash(vec![commit()]);
+        model.crash(vec![commit()], None);
         (model, durable)
     };
     // One publish came: the other one is owed, and what the commit acknowledged is gone.
@@ -198,7 +199,7 @@ fn of_a_commit_that_crashed_something_must_come_and_all_that_it_acknowledged_if_
         model.queues[durable].owed.remove(&id);
     }
     model.messages.get_mut(&1).expect("it exists").outcome = PublishOutcome::Unknown;
-    model.crash(vec![InterruptedCommit::new(vec![1], vec![(durable, 3), (durable, 4), (durable, 5)])]);
+    model.crash(vec![InterruptedCommit::new(vec![1], vec![(durable, 3), (durable, 4), (durable, 5)])], None);
     // Of message 5 nothing is promised.
     assert_eq!(model.undecided_commits(), [3, 4].map(|id| [(durable, 1), (durable, id)]));
     assert_eq!(model.check_survival(durable, 3), Ok(()));
@@ -216,7 +217,7 @@ fn what_an_answered_commit_acknowledged_is_gone_and_a_rejection_counts_where_the
             model.queues[durable].deliveries.entry(id).or_default().settled = SettlementProgress::Proven;
         }
         model.store_committed(&[(durable, 1, false), (durable, 2, true)]);
-        model.crash(Vec::new());
+        model.crash(Vec::new(), None);
         let settled = [1, 2].map(|id| model.queues[durable].deliveries[&id].settled == SettlementProgress::Proven);
         assert_eq!(settled, [true, !has_dead_letters]);
     }
@@ -234,7 +235,7 @@ fn a_rejected_message_is_a_dead_letter_or_comes_again() {
         model.dead_letter(durable, id);
     }
     let copies: Vec<u64> = model.queues[target].owed.iter().copied().collect();
-    model.crash(Vec::new());
+    model.crash(Vec::new(), None);
     assert!(model.queues[target].owed.is_empty(), "no answer says that the dead letters are stored");
     assert_eq!(model.pending_alternatives().len(), 2);
     assert_eq!(model.check_survival(durable, 1), Ok(()));
@@ -255,14 +256,14 @@ fn a_purged_message_is_gone_for_good_unless_somebody_may_have_had_it() {
         let is_purged = |model: &ShadowModel, id| model.queues[durable].survival.is_purged(id);
         assert_eq!((is_purged(&model, 1), is_purged(&model, 2)), (purged, false));
         rest(&mut model);
-        model.crash(Vec::new());
+        model.crash(Vec::new(), None);
         assert_eq!((is_purged(&model, 1), is_purged(&model, 2)), (purged, false));
     }
     let (mut model, [durable, _]) = model();
     model.confirm(1, true).expect("it is routed");
     let requested = model.tick();
     model.purge(durable, requested);
-    model.crash(Vec::new());
+    model.crash(Vec::new(), None);
     assert!(model.queues[durable].survival.is_purged(1), "a purge that is answered is durable");
 }
 
@@ -325,4 +326,69 @@ fn what_a_broker_had_is_there_after_it_was_asked_to_stop() {
     assert_eq!(model.survival(durable, 1), Survival::Possible);
     model.store_at_stop();
     assert_eq!((model.survival(durable, 1), model.survival(durable, 5)), (Survival::There, Survival::Possible));
+}
+
+/// A crash that takes back what was confirmed after these moments, of queues that are all on one shard or each on another.
+fn loss(queues: &[usize], on_one_shard: bool, messages_us: u64, settlements_us: u64) -> CrashLoss {
+    let until = |shard| DurableUntil { shard, messages_us, settlements_us };
+    let shard = |at: usize| if on_one_shard { 0 } else { at };
+    let queues = queues.iter().enumerate().map(|(at, &queue)| (queue, until(Some(shard(at)))));
+    CrashLoss { queues: queues.collect(), least: until(None) }
+}
+
+#[test]
+fn what_was_confirmed_last_is_in_doubt_and_there_if_anything_behind_it_is() {
+    let (mut model, [durable, _]) = model();
+    for (id, now_us) in [(1, 100), (2, 200), (3, 300), (4, 400)] {
+        model.now_us = now_us;
+        model.confirm(id, true).expect("it is routed");
+    }
+    let crash_loss = loss(&[durable], true, 100, 100);
+    assert_eq!(model.crash(Vec::new(), Some(crash_loss)), 3);
+    assert!(model.queues[durable].owed.iter().eq(&[1]), "it was confirmed in time");
+    assert_eq!(model.check_survival(durable, 3), Ok(()));
+    assert!(
+        model.queues[durable].owed.iter().eq(&[1, 2]),
+        "it is before what came, and the last one need not be there"
+    );
+}
+
+#[test]
+fn a_crash_takes_back_late_purges_and_acknowledgements_of_late_commits() {
+    let (mut model, [durable, _]) = model();
+    for id in [1, 2] {
+        model.confirm(id, true).expect("it is routed");
+        model.queues[durable].owed.remove(&id);
+        model.queues[durable].deliveries.entry(id).or_default().settled = SettlementProgress::Proven;
+        model.now_us = 100 * id;
+        model.store_committed(&[(durable, id, false)]);
+    }
+    for id in [3, 4] {
+        model.confirm(id, true).expect("it is routed");
+        let now = model.tick();
+        model.now_us = 50 * id;
+        model.purge(durable, now);
+    }
+    model.crash(Vec::new(), Some(loss(&[durable], true, 0, 150)));
+    let settled = [1, 2].map(|id| model.queues[durable].deliveries[&id].settled == SettlementProgress::Proven);
+    assert_eq!(settled, [true, false]);
+    assert_eq!([3, 4].map(|id| model.queues[durable].survival.is_purged(id)), [true, false]);
+}
+
+#[test]
+fn a_dead_letter_that_went_to_another_log_may_be_lost_and_on_one_shard_it_is_here_or_there() {
+    for on_one_shard in [true, false] {
+        let (mut model, [durable, _]) = model();
+        let target = model.add_queue("dead".into(), None, false);
+        (model.queues[target].durable, model.queues[target].life.made) = (true, Some(1));
+        model.queues[durable].traits.dead = Some(target);
+        model.confirm(1, true).expect("it is routed");
+        model.queues[durable].owed.remove(&1);
+        model.dead_letter(durable, 1);
+        model.crash(Vec::new(), Some(loss(&[durable, target], on_one_shard, 9, 9)));
+        assert_eq!(model.pending_alternatives().len(), usize::from(on_one_shard));
+        let sent = model.messages[&1].sent;
+        assert_eq!(model.queues[durable].survival.may_have_lost_letter(sent), !on_one_shard);
+        assert!(!model.queues[durable].survival.may_have_lost_letter(model.now));
+    }
 }
