@@ -244,6 +244,11 @@ impl SimulatedDisk {
         &self.damage
     }
 
+    /// Whether a scrub has read a damaged block since this was last asked.
+    pub fn take_scrubbed(&mut self, segment: SegmentId, block: Block) -> bool {
+        self.damage.take_scrubbed(segment, block)
+    }
+
     /// No segment has a footer any more, as if none had been written.
     pub fn lose_footers(&mut self) {
         self.footers.clear();
@@ -305,7 +310,10 @@ impl SimulatedDisk {
                 let result = self.write_group(segment, block, group.bytes());
                 Completion::Written { segment, group, result }
             }
-            Request::Read { segment, block, mut buffer, is_direct: _ } => {
+            Request::Read { segment, block, mut buffer, is_direct } => {
+                if is_direct {
+                    self.damage.note_scrub(segment, block, buffer.len());
+                }
                 let result = match self.happens(self.faults.read_error) {
                     true => Err(failed(format!("cannot read block {} of {segment}: injected", block.0))),
                     false => self.read(segment, block, &mut buffer),

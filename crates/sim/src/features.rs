@@ -114,6 +114,7 @@ impl Workload for FeatureWorkload {
 
     fn check_step(&mut self, world: &mut SimulatedWorld) {
         self.make_room_in_time(world);
+        self.note_scrubs(world);
         self.check_damage_lines(world);
         self.check_disk_failure(world);
         self.check_closed_queues(world);
