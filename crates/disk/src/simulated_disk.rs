@@ -244,6 +244,11 @@ impl SimulatedDisk {
         &self.damage
     }
 
+    /// So many bytes are what they should be from now on: what was lost there is wanted no more.
+    pub fn accept_damage(&mut self, segment: SegmentId, first: Block, bytes: usize) {
+        self.damage.forget(segment, first, bytes);
+    }
+
     /// Whether a scrub has read a damaged block since this was last asked.
     pub fn take_scrubbed(&mut self, segment: SegmentId, block: Block) -> bool {
         self.damage.take_scrubbed(segment, block)

@@ -91,6 +91,17 @@ fn what_a_scrub_reads_of_damage_is_known_until_it_is_asked_for() {
 }
 
 #[test]
+fn damage_that_is_accepted_is_not_repaired() {
+    let mut disk = made(DiskFaults { lost_write: 1, ..DiskFaults::default() });
+    let bytes = write(&mut disk, 3, b"lost");
+    disk.accept_damage(SEGMENT, Block(4), BLOCK_BYTES);
+    disk.repair();
+    let (first, second) = bytes.split_at(BLOCK_BYTES);
+    assert_eq!(read(&mut disk, 3, BLOCK_BYTES), first);
+    assert_ne!(read(&mut disk, 4, second.len()), second);
+}
+
+#[test]
 fn a_segment_that_is_cut_off_reads_short() {
     let mut disk = made(DiskFaults::default());
     let bytes = write(&mut disk, 1, b"cut");
