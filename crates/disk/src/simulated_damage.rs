@@ -3,7 +3,7 @@
 //! Enters: each block before it is spoilt, each write that is not carried out.  Leaves: where the damage is; a repair.
 
 use crate::simulated_segment::SimulatedSegment;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::limits::BLOCK_BYTES;
 use store::{Block, SegmentId};
 
@@ -14,6 +14,8 @@ pub struct DamagedBlocks {
     blocks: BTreeMap<(SegmentId, u32), Box<[u8; BLOCK_BYTES]>>,
     /// How many blocks a segment should have that is too short.
     lengths: BTreeMap<SegmentId, u32>,
+    /// Those that a scrub has read since it was last asked.
+    scrubbed: BTreeSet<(SegmentId, u32)>,
 }
 
 impl DamagedBlocks {
@@ -25,6 +27,18 @@ impl DamagedBlocks {
     /// Where it is, in the order of the segments.
     pub fn places(&self) -> impl Iterator<Item = (SegmentId, Block)> {
         self.blocks.keys().map(|&(segment, block)| (segment, Block(block)))
+    }
+
+    /// A scrub reads so many bytes.
+    pub(crate) fn note_scrub(&mut self, segment: SegmentId, first: Block, bytes: usize) {
+        let end = first.0.saturating_add((bytes / BLOCK_BYTES) as u32);
+        let read = self.blocks.range((segment, first.0)..(segment, end));
+        self.scrubbed.extend(read.map(|(&place, _)| place));
+    }
+
+    /// Whether a scrub has read a damaged block since this was last asked.
+    pub(crate) fn take_scrubbed(&mut self, segment: SegmentId, block: Block) -> bool {
+        self.scrubbed.remove(&(segment, block.0))
     }
 
     /// A block is about to be spoilt. What it should hold is known already if it was before.

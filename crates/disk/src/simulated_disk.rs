@@ -316,6 +316,16 @@ impl SimulatedDisk {
         &self.damage
     }
 
+    /// So many bytes are what they should be from now on: what was lost there is wanted no more.
+    pub fn accept_damage(&mut self, segment: SegmentId, first: Block, bytes: usize) {
+        self.damage.forget(segment, first, bytes);
+    }
+
+    /// Whether a scrub has read a damaged block since this was last asked.
+    pub fn take_scrubbed(&mut self, segment: SegmentId, block: Block) -> bool {
+        self.damage.take_scrubbed(segment, block)
+    }
+
     /// No segment has a footer any more, as if none had been written.
     pub fn lose_footers(&mut self) {
         self.footers.clear();
@@ -387,7 +397,10 @@ impl SimulatedDisk {
                 let result = self.write_group(segment, block, group.bytes());
                 Completion::Written { segment, group, result }
             }
-            Request::Read { segment, block, mut buffer, is_direct: _ } => {
+            Request::Read { segment, block, mut buffer, is_direct } => {
+                if is_direct {
+                    self.damage.note_scrub(segment, block, buffer.len());
+                }
                 let result = match self.happens(self.faults.read_error) {
                     true => Err(failed(format!("cannot read block {} of {segment}: injected", block.0))),
                     false => self.read(segment, block, &mut buffer),

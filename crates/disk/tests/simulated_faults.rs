@@ -78,6 +78,30 @@ fn a_misdirected_write_damages_both_places_and_what_was_there_is_known() {
 }
 
 #[test]
+fn what_a_scrub_reads_of_damage_is_known_until_it_is_asked_for() {
+    let mut disk = made(DiskFaults::default());
+    write(&mut disk, 3, b"text");
+    disk.flip_bit(SEGMENT, Block(4), 100);
+    for (is_direct, first, is_read) in [(false, 3, false), (true, 2, false), (true, 3, true)] {
+        let buffer = AlignedBuffer::new(2 * BLOCK_BYTES);
+        complete(&mut disk, Request::Read { segment: SEGMENT, block: Block(first), buffer, is_direct });
+        let asked = [3, 4, 4].map(|block| disk.take_scrubbed(SEGMENT, Block(block)));
+        assert_eq!(asked, [false, is_read, false], "direct: {is_direct}, from block {first}");
+    }
+}
+
+#[test]
+fn damage_that_is_accepted_is_not_repaired() {
+    let mut disk = made(DiskFaults { lost_write: 1, ..DiskFaults::default() });
+    let bytes = write(&mut disk, 3, b"lost");
+    disk.accept_damage(SEGMENT, Block(4), BLOCK_BYTES);
+    disk.repair();
+    let (first, second) = bytes.split_at(BLOCK_BYTES);
+    assert_eq!(read(&mut disk, 3, BLOCK_BYTES), first);
+    assert_ne!(read(&mut disk, 4, second.len()), second);
+}
+
+#[test]
 fn a_segment_that_is_cut_off_reads_short() {
     let mut disk = made(DiskFaults::default());
     let bytes = write(&mut disk, 1, b"cut");

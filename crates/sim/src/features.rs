@@ -126,6 +126,7 @@ impl Workload for FeatureWorkload {
         self.model.now_us = world.clock.us();
         self.make_room_in_time(world);
         self.check_syncs(world);
+        self.note_scrubs(world);
         self.check_damage_lines(world);
         self.check_disk_failure(world);
         self.check_closed_queues(world);

@@ -34,10 +34,12 @@ pub const FEDERATION_HEAP_BYTES_MAX: usize = 128 << 10;
 pub const MAILBOX_HEAP_BYTES_MAX: usize = MAILBOX_BATCHES * 2 * BATCH_BYTES;
 /// Units of work by which a turn may exceed its budget: one command where that is not divided, as a definition is not.
 pub const WORK_BEYOND_BUDGET_MAX: u64 = 2_048;
-/// Rounds without actions after which everything must have come to rest.
-pub const REST_ROUNDS_MAX: u32 = 400_000;
-/// Rounds that a request may take from one event to the next: many, if megabytes are ahead of it on a link of a few bytes.
-pub const PATIENCE_ROUNDS: u32 = 50_000;
+/// Rounds without actions after which everything must have come to rest: many, if thousands of messages are large and a disk
+/// is slow.
+pub const REST_ROUNDS_MAX: u32 = 1_000_000;
+/// Rounds that a request may take from one event to the next: many, if megabytes are ahead of it on a link of a few bytes, or
+/// several requests in a row take seconds of a disk.
+pub const PATIENCE_ROUNDS: u32 = 150_000;
 /// Rounds in which every client must have learnt that its broker ends.
 pub const ENDING_ROUNDS_MAX: u32 = PATIENCE_ROUNDS;
 /// Rounds for which a broker that ends waits for the last connections.

@@ -325,6 +325,20 @@ impl LogSurvey {
         });
     }
 
+    /// A start has cut off the log where nothing proves that a damaged frame had been durable, and goes on from there: what was
+    /// behind is no part of the log any more.
+    pub fn accept_cut(&self, disk: &mut SimulatedDisk) {
+        let Some(first) = self.first_unproven() else { return };
+        for frame in &self.log.frames[first..] {
+            disk.accept_damage(frame.segment, frame.block, frame.header.blocks() as usize * BLOCK_BYTES);
+        }
+    }
+
+    /// The first damaged frame of which nothing says that it had been durable.
+    fn first_unproven(&self) -> Option<usize> {
+        self.hit.iter().copied().find(|at| !self.proven.contains(at))
+    }
+
     /// Whether a start must refuse.
     pub fn is_reported(&self) -> bool {
         self.reported.as_ref().map_or(true, |damage| !damage.is_empty())
@@ -343,7 +357,7 @@ impl LogSurvey {
         if let Some(at) = (0..self.log.frames.len()).find(|&at| is_named(at) && !self.lost.contains(&at)) {
             return Some(format!("frame {} is reported missing, and was read", sequence_of(at).0));
         }
-        let first_unproven = self.hit.iter().copied().find(|at| !self.proven.contains(at));
+        let first_unproven = self.first_unproven();
         let is_cut_off = |at: usize| first_unproven.is_some_and(|first| first <= at);
         if let Some(&at) = self.lost.iter().find(|&&at| !is_named(at) && !is_cut_off(at)) {
             return Some(format!("frame {} had been durable, is missing, and is not reported", sequence_of(at).0));
@@ -490,6 +504,22 @@ mod tests {
         disk.flip_bit(segment, block, 300);
         let damaged = survey(&mut disk);
         assert_eq!((damaged.violation(), damaged.is_reported(), damaged.has_lost_end), (None, true, true));
+    }
+
+    #[test]
+    fn what_a_start_has_cut_off_is_no_part_of_the_log() {
+        let mut disk = log();
+        let SurveyedFrame { segment, block, .. } = survey(&mut disk).frames()[3];
+        disk.flip_bit(segment, block, 300);
+        let before = survey(&mut disk);
+        before.accept_cut(&mut disk);
+        let after = survey(&mut disk);
+        assert_eq!((before.frames().len(), after.frames().len(), after.hit.len()), (4, 3, 0));
+        // What is proven is missed until it is repaired.
+        let SurveyedFrame { segment, block, .. } = after.frames()[1];
+        disk.flip_bit(segment, block, 300);
+        survey(&mut disk).accept_cut(&mut disk);
+        assert_eq!(survey(&mut disk).hit.len(), 1);
     }
 
     #[test]

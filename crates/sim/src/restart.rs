@@ -113,7 +113,7 @@ impl SimulatedWorld {
             match self.start(broker, OnDamage::Fail) {
                 Ok(_) if is_refused => return Err("it starts, and its disks are damaged".into()),
                 Err(why) if !is_refused => return Err(format!("it cannot start again: {why}")),
-                Ok(_) => return Ok(lost_of(&surveys)),
+                Ok(_) => return Ok(take_losses(&surveys, disks)),
                 Err(_) => {}
             }
         }
@@ -136,12 +136,17 @@ impl SimulatedWorld {
             }
         }
         self.tally.lossy_starts += u64::from(on_damage == OnDamage::Skip);
-        Ok(lost_of(&surveys))
+        Ok(take_losses(&surveys, disks))
     }
 }
 
-fn lost_of(surveys: &[Option<LogSurvey>]) -> LostRecords {
+/// The broker has started without what is lost.
+fn take_losses(surveys: &[Option<LogSurvey>], disks: &BrokerDisks) -> LostRecords {
     let mut lost = LostRecords::default();
-    surveys.iter().flatten().for_each(|survey| lost.add(survey.lost_records()));
+    for (survey, disk) in surveys.iter().zip(disks.all()) {
+        let Some(survey) = survey else { continue };
+        disk.with(|disk| survey.accept_cut(disk));
+        lost.add(survey.lost_records());
+    }
     lost
 }

@@ -148,6 +148,8 @@ pub struct ClientChannel {
     pub consumers: Vec<ChannelConsumer>,
     /// The request whose answer it waits for.
     pub pending: Option<PendingRequest>,
+    /// The request whose answer it waited for when its client closed it.
+    pub closed_behind: Option<ClientRequest>,
     /// A message was sent on it.
     pub has_published: bool,
     /// What it has sent and received, as the broker counts it.
@@ -194,6 +196,7 @@ impl ClientChannel {
             consumers_unsettled: 0,
             consumers: Vec::new(),
             pending: None,
+            closed_behind: None,
             has_published: false,
             counts: ChannelStats::default(),
             published: 0,

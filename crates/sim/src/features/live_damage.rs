@@ -8,7 +8,7 @@ use crate::log_survey::{LogSurvey, survey};
 use crate::world::SimulatedWorld;
 use std::collections::{BTreeMap, BTreeSet};
 use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
-use store::{Block, Damage, FrameSequence};
+use store::{Block, Damage, FrameSequence, SegmentId};
 
 /// What the scrub of a log of messages calls damage, and that of the journal of definitions.
 const SCRUB_LINES: [&str; 2] = ["a part of the store is damaged", "the journal of definitions is damaged"];
@@ -17,11 +17,30 @@ const UNREADABLE: &str = "the disk cannot read a part of";
 /// A frame is damaged early in a pass that has gone by its place: the one after that reads it.
 const PASSES_UNTIL_READ: u64 = 2;
 
+/// A place that was damaged.
+struct Flip {
+    segment: SegmentId,
+    block: Block,
+    /// How many passes had ended then.
+    since: u64,
+    /// How many had when one was first seen to read it that had begun behind that.
+    read_in: Option<u64>,
+}
+
+impl Flip {
+    /// Whether a pass has ended that must have found it. `is_last`: the segment is being filled, and a pass leaves that out while
+    /// a write is under way.
+    fn is_due(&self, passes: u64, is_last: bool) -> bool {
+        let is_read = self.read_in.is_some_and(|pass| pass < passes);
+        self.since + PASSES_UNTIL_READ <= passes && (is_read || !is_last)
+    }
+}
+
 /// What is known of damage in this life of the broker.
 #[derive(Default)]
 pub struct LiveDamage {
-    /// The disk and the frame of each place that was damaged, and how many passes had ended then.
-    flips: BTreeMap<(usize, FrameSequence), u64>,
+    /// The disk and the frame of each place that was damaged.
+    flips: BTreeMap<(usize, FrameSequence), Flip>,
     /// The disk and each frame that was named.
     named: BTreeSet<(usize, FrameSequence)>,
     /// What was damaged when the disks were mended: a pass may have read some of it before.
@@ -90,11 +109,26 @@ impl FeatureWorkload {
         disk.with(|disk| disk.flip_bit(frame.segment, block, bit));
         let sequence = frame.header.sequence;
         // Damaged once more, a bit may be as it was: what counts is what the next pass reads.
-        self.live_damage.flips.insert((at, sequence), passes);
+        disk.with(|disk| disk.take_scrubbed(frame.segment, block));
+        let flip = Flip { segment: frame.segment, block, since: passes, read_in: None };
+        self.live_damage.flips.insert((at, sequence), flip);
         world.tally.flips += 1;
         world
             .trace
             .note(|| format!("disk {at}: frame {} is damaged at block {} of {}", sequence.0, block.0, frame.segment));
+    }
+
+    /// A pass may have read what was damaged.
+    pub fn note_scrubs(&mut self, world: &SimulatedWorld) {
+        let Some(disks) = world.brokers[0].disks.as_ref().filter(|_| !self.live_damage.flips.is_empty()) else {
+            return;
+        };
+        for (&(at, _), flip) in self.live_damage.flips.iter_mut().filter(|(_, flip)| flip.read_in.is_none()) {
+            let (Some((passes, _)), Some(disk)) = (scrubs(world, at), disks.all().nth(at)) else { continue };
+            let is_read = disk.with(|disk| disk.take_scrubbed(flip.segment, flip.block));
+            // The pass that was under way may have come to the segment before.
+            flip.read_in = Some(passes).filter(|&passes| is_read && passes > flip.since + 1);
+        }
     }
 
     /// The disks are about to be mended.
@@ -163,12 +197,13 @@ impl FeatureWorkload {
                 continue;
             }
             let flips = self.live_damage.flips.range((at, FrameSequence(0))..=(at, FrameSequence(u64::MAX)));
-            let due = flips.filter(|&(place, &since)| {
-                since + PASSES_UNTIL_READ <= passes && !self.live_damage.named.contains(place)
-            });
-            let due: BTreeSet<FrameSequence> = due.map(|(&(_, frame), _)| frame).collect();
-            let Some(disk) = disks.all().nth(at).filter(|_| !due.is_empty()) else { continue };
+            let mut unnamed = flips.filter(|(place, _)| !self.live_damage.named.contains(place)).peekable();
+            let Some(disk) = disks.all().nth(at).filter(|_| unnamed.peek().is_some()) else { continue };
             let Ok(survey) = survey(&disks, at, disk) else { continue };
+            let last: BTreeSet<_> = survey.damaged_in_last(1).map(|frame| frame.header.sequence).collect();
+            let is_due =
+                |&(&(_, frame), flip): &(&(usize, FrameSequence), &Flip)| flip.is_due(passes, last.contains(&frame));
+            let due: BTreeSet<FrameSequence> = unnamed.filter(is_due).map(|(&(_, frame), _)| frame).collect();
             let mut damaged = survey.damaged_in_last(segments as usize);
             if let Some(frame) = damaged.find(|frame| due.contains(&frame.header.sequence)) {
                 let (frame, segment) = (frame.header.sequence.0, frame.segment);
@@ -182,8 +217,18 @@ impl FeatureWorkload {
 
 #[cfg(test)]
 mod tests {
-    use super::numbers;
+    use super::{Flip, numbers};
     use store::{Block, Damage, FrameSequence, LogId, SegmentId, SegmentNumber};
+
+    #[test]
+    fn damage_is_due_two_passes_later_and_in_the_segment_that_is_filled_once_one_has_read_it() {
+        let segment = SegmentId { log: LogId(0), number: SegmentNumber(1) };
+        let mut flip = Flip { segment, block: Block(3), since: 4, read_in: None };
+        assert_eq!([5, 6].map(|passes| flip.is_due(passes, false)), [false, true]);
+        assert_eq!([6, 60].map(|passes| flip.is_due(passes, true)), [false, false]);
+        flip.read_in = Some(7);
+        assert_eq!([7, 8].map(|passes| flip.is_due(passes, true)), [false, true]);
+    }
 
     #[test]
     fn what_a_scrub_says_has_the_segment_the_log_the_block_and_the_frames() {

@@ -58,6 +58,7 @@ impl ShadowModel {
         channel.doubtful = pending.is_some() || !staged.is_empty() || !unknown.is_empty();
         if is_closing {
             channel.state = ChannelState::Closing;
+            channel.closed_behind = pending.as_ref().map(|pending| pending.request.clone());
         } else {
             unknown.append(&mut channel.unproven_publishes);
             unknown.extend(std::mem::take(&mut channel.unconfirmed).into_values());
@@ -152,6 +153,18 @@ mod tests {
         assert_eq!(model.messages[&1].outcome, PublishOutcome::Unknown);
         assert_eq!(model.messages[&2].outcome, PublishOutcome::Never);
         assert!(model.queues[queue].life.ending.is_some() && channel.doubtful && channel.state == ChannelState::Gone);
+    }
+
+    #[test]
+    fn a_channel_that_its_client_closes_keeps_the_request_that_is_before_the_close() {
+        let mut model = ShadowModel::new(true);
+        let queue = model.add_queue("q".into(), None, false);
+        for (is_closing, kept) in [(true, Some(ClientRequest::Purge(queue))), (false, None)] {
+            let mut channel = ClientChannel::new(ChannelNumber(1), 7);
+            channel.await_reply(ClientRequest::Purge(queue), model.now);
+            model.end_channel(&mut channel, is_closing);
+            assert_eq!((channel.closed_behind, channel.pending.is_none()), (kept, true));
+        }
     }
 
     #[test]

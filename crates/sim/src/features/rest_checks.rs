@@ -3,7 +3,9 @@
 use super::delivery_checks::Suspicions;
 use super::shadow_model::ShadowModel;
 use crate::simulated_broker::SimulatedShard;
-use crate::simulated_client::{ClientRequest, ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery};
+use crate::simulated_client::{
+    ChannelState, ClientChannel, ClientRequest, ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery,
+};
 use crate::world::SimulatedWorld;
 use wire::frame::HEARTBEAT_FRAME;
 
@@ -34,6 +36,14 @@ fn awaits_disk(request: &ClientRequest) -> bool {
             | ClientRequest::Recover
             | ClientRequest::Select(_)
     )
+}
+
+/// The request that a channel waits for, or that its close is behind.
+fn unanswered(channel: &ClientChannel) -> Option<&ClientRequest> {
+    match channel.state {
+        ChannelState::Closing => channel.closed_behind.as_ref(),
+        _ => channel.pending.as_ref().map(|pending| &pending.request),
+    }
 }
 
 /// The shards of all brokers.
@@ -76,8 +86,8 @@ impl<'a> RestChecker<'a> {
         if client.blocked && !self.is_blocking && client.state == ConnectionState::Open {
             report(format!("at rest: client {uid} is blocked, and no limit is reached"));
         }
-        let mut pending = client.channels.iter().filter_map(|channel| channel.pending.as_ref());
-        let awaits_disk = is_disk_full(self.world) && pending.any(|pending| awaits_disk(&pending.request));
+        let mut requests = client.channels.iter().filter_map(unanswered);
+        let awaits_disk = is_disk_full(self.world) && requests.any(awaits_disk);
         let is_held = shards(self.world).all(|node| node.shard.broker().disk_alarm());
         let is_publishing = client.channels.iter().any(|channel| channel.is_open() && channel.has_published);
         // What a client sent behind a request that awaits the disk has not been looked at.
