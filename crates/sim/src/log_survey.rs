@@ -328,7 +328,8 @@ impl LogSurvey {
     /// A start has cut off the log where nothing proves that a damaged frame had been durable, and goes on from there: what was
     /// behind is no part of the log any more.
     pub fn accept_cut(&self, disk: &mut SimulatedDisk) {
-        let Some(first) = self.first_unproven() else { return };
+        // Where writes lie elsewhere, a start may have found there what proves it, or the frame itself.
+        let Some(first) = self.first_unproven().filter(|_| !self.is_astray) else { return };
         for frame in &self.log.frames[first..] {
             disk.accept_damage(frame.segment, frame.block, frame.header.blocks() as usize * BLOCK_BYTES);
         }
