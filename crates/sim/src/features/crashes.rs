@@ -87,6 +87,7 @@ impl FeatureWorkload {
             return world.trace.fail(format!("the broker ends, and no disk has failed: {why}"));
         }
         world.trace.note(|| format!("the broker ends: {why}"));
+        world.tally.spill_failures += u64::from(self.troubles.is_spill_failing());
         self.leave_broker(world, EndReason::DiskFailure);
     }
 
@@ -107,6 +108,7 @@ impl FeatureWorkload {
         }
         world.trace.note(|| "a queue is closed".to_owned());
         world.tally.disk_failures += 1;
+        world.tally.spill_failures += u64::from(self.troubles.is_spill_failing());
         self.restart_broker(world, CrashKind::Kill, false);
     }
 
@@ -194,6 +196,7 @@ impl FeatureWorkload {
         drop(clients);
         world.crash_broker(0, kind);
         self.troubles.forget_failure();
+        self.troubles.forget_spills();
         self.check_damage_lines(world);
         self.live_damage = LiveDamage::default();
         let plan = durable.draw_restart(&mut world.chance);
