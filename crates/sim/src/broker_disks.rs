@@ -170,6 +170,13 @@ pub enum DiskSpace {
     Left(u64),
 }
 
+fn set_space(disk: &SharedDisk, space: DiskSpace) {
+    disk.with(|disk| match space {
+        DiskSpace::Ample => disk.set_capacity(u64::MAX),
+        DiskSpace::Left(bytes) => disk.set_capacity(disk.used_bytes() + bytes),
+    });
+}
+
 /// The disks of one broker.
 #[derive(Clone)]
 pub struct BrokerDisks {
@@ -242,8 +249,19 @@ impl BrokerDisks {
         self.disk(at).with(|disk| disk.set_faults(faults));
     }
 
+    /// The disk of a shard's messages that leave the memory fails from now on.
+    pub fn fail_spill(&self, shard: usize, request: FailingRequest) {
+        self.spills[shard].with(|disk| disk.set_faults(request.faults(DiskFaults::default())));
+    }
+
+    /// The disk of a shard's messages that leave the memory has this much space.
+    pub fn set_spill_space(&self, shard: usize, space: DiskSpace) {
+        set_space(&self.spills[shard], space);
+    }
+
     /// No disk fails any more.
     pub fn heal(&self) {
+        self.spills.iter().for_each(|spill| spill.with(|disk| disk.set_faults(DiskFaults::default())));
         for at in 0..self.count() {
             self.disk(at).with(|disk| disk.set_faults(self.faults(at)));
         }
@@ -251,10 +269,7 @@ impl BrokerDisks {
 
     /// A disk has this much space.
     pub fn set_space(&self, at: usize, space: DiskSpace) {
-        self.disk(at).with(|disk| match space {
-            DiskSpace::Ample => disk.set_capacity(u64::MAX),
-            DiskSpace::Left(bytes) => disk.set_capacity(disk.used_bytes() + bytes),
-        });
+        set_space(self.disk(at), space);
     }
 
     /// Whether a start can read them.

@@ -106,6 +106,7 @@ impl Workload for FeatureWorkload {
 
     fn act(&mut self, world: &mut SimulatedWorld, _step: u32) {
         self.draw_disk_troubles(world);
+        self.draw_spill_troubles(world);
         self.draw_live_damage(world);
         if !self.may_crash(world) {
             self.turn(world).act_all();
@@ -136,6 +137,7 @@ impl Workload for FeatureWorkload {
         if world.settings.limits.heartbeat_s > 0 {
             // A quiet round is longer than the time after which a full disk is asked again.
             self.make_room(world);
+            self.make_spill_room(world);
         }
         self.progress = (self.model.now, world.trace.digest);
     }

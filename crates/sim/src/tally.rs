@@ -67,6 +67,10 @@ pub struct Tally {
     pub clean_stops: u64,
     /// Times a disk failed under it.
     pub disk_failures: u64,
+    /// Of these, disks of messages that leave the memory.
+    pub spill_failures: u64,
+    /// Times such a disk was full.
+    pub full_spills: u64,
     /// Ends of a broker that may take back what it had confirmed last.
     pub relaxed_ends: u64,
     /// Messages that may have been taken back.
@@ -114,7 +118,7 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes clean_stops disk_failures relaxed_ends doubtful full_disks damages flips scrub_reports journal_reports refused_starts lossy_starts reshardings moved
+            forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages flips scrub_reports journal_reports refused_starts lossy_starts reshardings moved
             runs_moving lost recovered ticks
         }
     }
@@ -146,13 +150,15 @@ impl Display for Tally {
         if crashes + clean_stops + disk_failures > 0 {
             write!(
                 f,
-                "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk, {} with {} confirmed messages in doubt, {} \
-                 deliveries of what was published before; {full_disks} disks full, {damages} places damaged, {} while it ran, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
+                "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk ({} of them for a spill disk), {} with {} confirmed messages in doubt, {} \
+                 deliveries of what was published before; {full_disks} disks and {} spill disks full, {damages} places damaged, {} while it ran, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
                  {lossy_starts} without {} messages that were damaged, {} with another number of shards; {} messages moved, \
                  in {} runs; ",
+                self.spill_failures,
                 self.relaxed_ends,
                 self.doubtful,
                 self.recovered,
+                self.full_spills,
                 self.flips,
                 self.scrub_reports,
                 self.journal_reports,

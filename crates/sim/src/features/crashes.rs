@@ -87,6 +87,7 @@ impl FeatureWorkload {
             return world.trace.fail(format!("the broker ends, and no disk has failed: {why}"));
         }
         world.trace.note(|| format!("the broker ends: {why}"));
+        world.tally.spill_failures += u64::from(self.troubles.is_spill_failing());
         self.leave_broker(world, EndReason::DiskFailure);
     }
 
@@ -108,6 +109,7 @@ impl FeatureWorkload {
         }
         world.trace.note(|| "a queue is closed".to_owned());
         world.tally.disk_failures += 1;
+        world.tally.spill_failures += u64::from(self.troubles.is_spill_failing());
         self.restart_broker(world, CrashKind::Kill, false);
     }
 
@@ -197,6 +199,7 @@ impl FeatureWorkload {
         // What the broker has said until its end is about the failure that was.
         self.check_damage_lines(world);
         self.troubles.forget_failure();
+        self.troubles.forget_spills();
         self.live_damage = LiveDamage::default();
         let plan = durable.draw_restart(&mut world.chance);
         if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {

@@ -65,6 +65,10 @@ pub struct DurableSettings {
     pub scrub_ms: u32,
     /// In how many of a thousand steps something is damaged that was written.
     pub flip_permille: u32,
+    /// In how many of a thousand steps a disk begins to fail that has what leaves the memory.
+    pub spill_error_permille: u32,
+    /// In how many of a thousand steps such a disk becomes full.
+    pub spill_full_permille: u32,
     /// Of a thousand lives, how many have another `store_sync` than `always`.
     pub relaxed_permille: u32,
     /// What the run has much of.
@@ -113,7 +117,13 @@ impl DurableSettings {
         };
         // What a disk had been given and has not is damage, or was not synced: the model is to know which.
         let is_damaged = settings.flip_permille + settings.lost_once_in + settings.astray_once_in > 0;
-        DurableSettings { relaxed_permille: if is_damaged { 0 } else { relaxed_permille }, ..settings }
+        let mut spill_chance = SplitMix64::new(seed ^ 0x5B111);
+        DurableSettings {
+            relaxed_permille: if is_damaged { 0 } else { relaxed_permille },
+            spill_error_permille: [0, 0, 20, 60][spill_chance.below(4) as usize],
+            spill_full_permille: [0, 0, 5, 20][spill_chance.below(4) as usize],
+            ..settings
+        }
     }
 
     /// What confirms wait for in a life of the broker, of which this is the number.
@@ -132,6 +142,7 @@ impl DurableSettings {
     pub fn without_troubles(&mut self) {
         (self.error_permille, self.full_permille, self.damage_permille, self.unreadable_permille) = (0, 0, 0, 0);
         (self.lost_once_in, self.astray_once_in, self.flip_permille) = (0, 0, 0);
+        (self.spill_error_permille, self.spill_full_permille) = (0, 0);
     }
 
     /// How the disks are while they have power. Half of the runs in which they become full say so before they are.
@@ -198,11 +209,13 @@ impl Display for DurableSettings {
             relaxed_permille,
             ..
         } = self;
+        let DurableSettings { spill_error_permille, spill_full_permille, .. } = self;
         write!(
             f,
             "publishes to queues that are being declared: {early_permille}, definitions up to {journal_lag_us} us late, \
              messages {message_lag_us}; \
-             stops: {stop_permille} of ends; disks: failures {error_permille} of steps, full {full_permille}; before starts: \
+             stops: {stop_permille} of ends; disks: failures {error_permille} of steps, full {full_permille}, those for what leaves the memory {spill_error_permille} and \
+             {spill_full_permille}; before starts: \
              damaged {damage_permille}, unreadable {unreadable_permille}; a write in {lost_once_in} is lost, one in \
              {astray_once_in} goes astray; another number of shards: {reshard_permille}; large messages: {large_permille}; \
              a scrub every {scrub_ms} ms, damage meanwhile {flip_permille} of steps; lives that do not always sync: \
@@ -234,6 +247,8 @@ mod tests {
             count(&|one| one.scrub_ms > 0),
             count(&|one| one.flip_permille > 0),
             count(&|one| one.relaxed_permille > 0),
+            count(&|one| one.spill_error_permille > 0),
+            count(&|one| one.spill_full_permille > 0),
         ] {
             assert!((25..150).contains(&part), "{part}");
         }
@@ -252,7 +267,14 @@ mod tests {
     fn one_run_in_three_has_disks_that_keep_what_they_were_given() {
         let drawn = (0..300).map(DurableSettings::draw);
         let sound = drawn.filter(|one| {
-            one.error_permille + one.full_permille + one.damage_permille + one.lost_once_in + one.astray_once_in == 0
+            one.error_permille
+                + one.full_permille
+                + one.spill_error_permille
+                + one.spill_full_permille
+                + one.damage_permille
+                + one.lost_once_in
+                + one.astray_once_in
+                == 0
                 && one.flip_permille == 0
         });
         assert!((100..180).contains(&sound.count()));
