@@ -8,10 +8,8 @@ use crate::effects::{Delivery, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
 use crate::ledger::UnsettledDelivery;
 use crate::message::Content;
-use crate::message_stats::ChannelStats;
 use crate::paged_slot_map::PagedSlotMap;
 use crate::payload::Payload;
-use crate::publish_route::PublishRouteCache;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
 use std::collections::VecDeque;
@@ -67,45 +65,10 @@ impl Channels {
         }
     }
 
-    /// A channel publishes a message. Returns it.
+    /// A channel, and what all of them count together.
     #[inline]
-    pub fn count_publish(&mut self, key: ChannelKey) -> Result<&mut Channel, Refusal> {
-        let channel = self.table.get_mut(key).ok_or_else(not_open)?;
-        channel.stats.publish += 1;
-        channel.note_change(key, &mut self.counts.changes);
-        Ok(channel)
-    }
-
-    /// A channel publishes to another exchange, or its route has changed.
-    pub fn replace_route(&mut self, key: ChannelKey, cache: Box<PublishRouteCache>) {
-        if let Some(channel) = self.table.get_mut(key) {
-            self.counts.replace_route(channel, cache);
-        }
-    }
-
-    /// Adds what a channel has counted to the sums.
-    pub fn fold_counts(&mut self, key: ChannelKey) {
-        if let Some(channel) = self.table.get_mut(key) {
-            self.counts.fold(channel);
-        }
-    }
-
-    /// Counts something rare of a channel.
-    #[cold]
-    pub fn count(&mut self, key: ChannelKey, count: impl Fn(&mut ChannelStats)) {
-        if let Some(channel) = self.table.get_mut(key) {
-            count(&mut channel.stats);
-            self.note_change(key);
-        }
-    }
-
-    /// Deliveries of a channel are settled, so many of them acknowledged.
-    #[inline]
-    pub fn count_acks(&mut self, key: ChannelKey, deliveries: u64) {
-        if let Some(channel) = self.table.get_mut(key) {
-            channel.stats.ack += deliveries;
-            channel.note_change(key, &mut self.counts.changes);
-        }
+    pub fn get_with_counts(&mut self, key: ChannelKey) -> Option<(&mut Channel, &mut ChannelCounts)> {
+        self.table.get_mut(key).map(|channel| (channel, &mut self.counts))
     }
 
     /// A channel is closed: it gets nothing more. Its consumers and deliveries are still to be taken from it.

@@ -30,6 +30,7 @@ mod carbon_copies;
 mod change_list;
 mod channel;
 mod channel_confirms;
+mod channel_counting;
 mod channel_counts;
 mod channels;
 mod chunked_queue;

@@ -20,6 +20,7 @@ mod simulated_cache;
 mod simulated_damage;
 mod simulated_disk;
 mod simulated_segment;
+mod undamaged_segments;
 mod write_gate;
 
 pub use disk_metrics::{DiskMetrics, WriteTimes};

@@ -12,6 +12,7 @@ use crate::request_order::RequestScope;
 use crate::simulated_cache::UnsyncedWrites;
 use crate::simulated_damage::DamagedBlocks;
 use crate::simulated_segment::{SECTOR_BYTES, SimulatedSegment};
+use crate::undamaged_segments::UndamagedSegments;
 use std::collections::BTreeMap;
 use store::limits::BLOCK_BYTES;
 use store::{
@@ -340,7 +341,7 @@ impl SimulatedDisk {
     pub fn undamaged(&self) -> impl SegmentReader {
         let mut segments = self.segments.clone();
         self.damage.clone().repair(&mut segments);
-        UndamagedSegments { segments }
+        UndamagedSegments::new(segments)
     }
 
     /// Flips a bit of a segment's footer, if it has one with any. Returns whether it has.
@@ -589,20 +590,5 @@ impl SegmentReader for SimulatedDisk {
             return Err(failed(format!("cannot read the footer of {segment}: injected")));
         }
         Ok(self.footers.get(&segment).cloned())
-    }
-}
-
-/// What segments would hold without damage.
-struct UndamagedSegments {
-    segments: BTreeMap<SegmentId, SimulatedSegment>,
-}
-
-impl SegmentReader for UndamagedSegments {
-    fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
-        self.segments.get(&segment).map(|segment| segment.read(block, buffer)).ok_or_else(|| not_found(segment))
-    }
-
-    fn read_footer(&mut self, _: SegmentId) -> Result<Option<Vec<u8>>, DiskError> {
-        Ok(None)
     }
 }
