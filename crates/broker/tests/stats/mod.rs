@@ -136,6 +136,20 @@ fn each_count_is_kept_once_wherever_queue_publisher_and_consumer_are() {
 }
 
 #[test]
+fn what_a_channel_publishes_before_it_asks_for_confirms_is_not_counted_as_confirmed() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let at = world.connect(0, 1);
+    declare(&mut world, at, "q");
+    (0..3).for_each(|_| _ = world.publish(at, "", "q", "m"));
+    select_confirms(&mut world, at);
+    _ = world.publish(at, "amq.fanout", "", "m");
+    let stats = all_stats(&mut world)[0];
+    assert_eq!((stats.channels.publish, stats.publish_confirm), (4, 1));
+    // Three to the default exchange, with a queue each, and one to another exchange that has none.
+    assert_eq!(stats.exchanges, ExchangeStats { publish_in: 4, publish_out: 3 });
+}
+
+#[test]
 fn a_message_that_returns_before_its_client_has_it_is_told_apart() {
     let mut world = BrokerWorld::new(2, LIMIT);
     let owner = world.connect(0, 1);
