@@ -4,6 +4,7 @@ use link::contract::{CONTRACT_TESTS, LinkPair, check_all};
 use link::{Link, SendOutcome, WaitFor};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
+use verbs::device::{Device, QueuePairLimits};
 use verbs::sim::{Fabric, FabricOptions};
 use verbs::{Port, PortSettings, StandaloneLink};
 
@@ -110,4 +111,35 @@ fn a_link_with_a_port_of_its_own_keeps_it() {
             (far, near)
         });
     }
+}
+
+/// Whether the descriptors of a device say that there is something to poll.
+fn is_readable(device: &impl Device) -> bool {
+    let mut poll = mio::Poll::new().expect("a poll");
+    for descriptor in device.descriptors() {
+        let mut source = mio::unix::SourceFd(&descriptor);
+        poll.registry().register(&mut source, mio::Token(0), mio::Interest::READABLE).expect("it can be waited for");
+    }
+    let mut events = mio::Events::with_capacity(8);
+    poll.poll(&mut events, Some(Duration::ZERO)).expect("it polls");
+    !events.is_empty()
+}
+
+#[test]
+fn a_request_between_the_two_looks_of_a_device_still_wakes_its_owner() {
+    let fabric = Fabric::real_time(&FabricOptions::faultless());
+    let (mut listener, mut client) = (fabric.device(), fabric.device());
+    listener.listen("here").expect("nobody listens there");
+    listener.events(Duration::ZERO, &mut Vec::new()).expect("the device is whole");
+    assert!(!is_readable(&listener));
+    let limits =
+        QueuePairLimits { send_slots: 16, receiver_not_ready_retries: 0, reads_issued_max: 1, reads_answered_max: 1 };
+    client.connect("here", &[], &limits).expect("somebody listens");
+    // A port takes events first and polls completions then.
+    listener.poll(&mut Vec::new(), 1).expect("the device is whole");
+    assert!(is_readable(&listener), "the request was not taken yet");
+    let mut events = Vec::new();
+    listener.events(Duration::ZERO, &mut events).expect("the device is whole");
+    assert_eq!(events.len(), 1);
+    assert!(!is_readable(&listener), "nothing is left");
 }

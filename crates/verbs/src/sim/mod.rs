@@ -156,8 +156,13 @@ impl Fabric {
 
     /// Delivers everything that is due, in real time.
     fn settle(&self, mut net: MutexGuard<'_, SimNetwork>) {
+        net.deliver_pending();
+        self.wake_waiting(net);
+    }
+
+    /// Those who wait look again at what was delivered to them.
+    fn wake_waiting(&self, net: MutexGuard<'_, SimNetwork>) {
         if net.live.is_some() {
-            net.deliver_pending();
             drop(net);
             self.0.moved.notify_all();
         }
@@ -169,7 +174,7 @@ impl Fabric {
         let timeout = timeout.unwrap_or(WAIT_MAX);
         net.deliver_pending();
         self.0.moved.notify_all();
-        let waited = self.0.moved.wait_timeout_while(net, timeout, |net| !net.nodes[node].is_notified);
+        let waited = self.0.moved.wait_timeout_while(net, timeout, |net| !net.nodes[node].is_notified());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 

@@ -38,7 +38,7 @@ impl SimNetwork {
             self.step();
         }
         for node in &mut self.nodes {
-            if node.is_notified
+            if node.is_notified()
                 && let Some(wake_pipe) = &mut node.wake_pipe
             {
                 wake_pipe.wake();
@@ -53,12 +53,26 @@ impl SimNetwork {
         })
     }
 
-    /// The device polls, so earlier notifications are cleared.
-    pub fn on_poll(&mut self, node: usize) {
+    /// The device polls completions, which clears their notice, but not that of events: these have a channel of their
+    /// own, as on a card, and one that came since they were taken last must still wake the owner.
+    pub fn on_completions_polled(&mut self, node: usize) {
         self.deliver_pending();
+        self.nodes[node].has_completion_notice = false;
+        self.clear_wake_pipe(node);
+    }
+
+    /// The device takes events, which clears their notice.
+    pub fn on_events_taken(&mut self, node: usize) {
+        self.deliver_pending();
+        self.nodes[node].has_event_notice = false;
+        self.clear_wake_pipe(node);
+    }
+
+    fn clear_wake_pipe(&mut self, node: usize) {
         let node = &mut self.nodes[node];
-        node.is_notified = false;
-        if let Some(wake_pipe) = &mut node.wake_pipe {
+        if !node.is_notified()
+            && let Some(wake_pipe) = &mut node.wake_pipe
+        {
             wake_pipe.clear();
         }
     }

@@ -138,7 +138,7 @@ impl SimNetwork {
             }
             let it = &mut self.nodes[node];
             it.events.push_back(event);
-            it.is_notified = true;
+            it.has_event_notice = true;
         }
     }
 }

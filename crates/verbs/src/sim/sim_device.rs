@@ -144,10 +144,11 @@ impl Device for SimDevice {
     fn poll(&mut self, into: &mut Vec<WorkCompletion>, most: usize) -> Result<usize, DeviceError> {
         let mut net = self.fabric.network();
         whole(&net, self.node)?;
-        net.on_poll(self.node);
+        net.on_completions_polled(self.node);
         let queue = &mut net.nodes[self.node].completions;
         let count = most.min(queue.len());
         into.extend(queue.drain(..count).map(|entry| entry.completion));
+        self.fabric.wake_waiting(net);
         Ok(count)
     }
 
@@ -229,11 +230,12 @@ impl Device for SimDevice {
     fn events(&mut self, _now: Duration, into: &mut Vec<ConnectionEvent>) -> Result<(), DeviceError> {
         let mut net = self.fabric.network();
         whole(&net, self.node)?;
-        net.on_poll(self.node);
+        net.on_events_taken(self.node);
         let late = net.options.late_events_permille;
         if net.live.is_some() || !net.chance.permille(late) {
             into.extend(net.nodes[self.node].events.drain(..));
         }
+        self.fabric.wake_waiting(net);
         Ok(())
     }
 }

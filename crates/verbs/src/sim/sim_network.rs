@@ -33,10 +33,19 @@ pub(super) struct SimNode {
     pub group: usize,
     /// A notification of the next completion was requested.
     pub is_armed: bool,
-    /// There is something to poll since the last notification was requested.
-    pub is_notified: bool,
+    /// A completion came since that request, and completions were not polled since.
+    pub has_completion_notice: bool,
+    /// An event came, and events were not taken since.
+    pub has_event_notice: bool,
     /// Simulates a card's completion and event channels.
     pub wake_pipe: Option<WakePipe>,
+}
+
+impl SimNode {
+    /// There is something to poll for.
+    pub fn is_notified(&self) -> bool {
+        self.has_completion_notice || self.has_event_notice
+    }
 }
 
 pub(super) struct SimGrant {
@@ -87,7 +96,7 @@ impl SimNetwork {
     /// Removes the card: every call of the device fails from now on, and nothing leaves or reaches it.
     pub fn break_down(&mut self, node: usize) {
         let it = &mut self.nodes[node];
-        (it.is_gone, it.is_broken, it.is_notified) = (true, true, true);
+        (it.is_gone, it.is_broken, it.has_event_notice) = (true, true, true);
         self.deliver_pending();
     }
 
@@ -130,7 +139,7 @@ impl SimNetwork {
             }
             let it = &mut self.nodes[node];
             it.completions.insert(at, entry);
-            it.is_notified |= std::mem::take(&mut it.is_armed);
+            it.has_completion_notice |= std::mem::take(&mut it.is_armed);
         }
     }
 
