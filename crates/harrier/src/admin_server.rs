@@ -36,7 +36,7 @@ impl IneffectiveDefinitions {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
     }
 
-    fn get(&self) -> UnusedSections {
+    pub fn get(&self) -> UnusedSections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

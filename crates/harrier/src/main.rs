@@ -17,6 +17,7 @@ mod hash_password;
 mod initial_definitions;
 mod limits;
 mod log;
+mod management;
 mod options;
 mod peer;
 mod plan_file;

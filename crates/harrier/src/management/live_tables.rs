@@ -1,0 +1,329 @@
+//! What the reports of the shards say of connections, channels, consumers, queues and exchanges.
+//!
+//! Enters: reports, in rounds.  Leaves: counts of queues and exchanges, and lists of live objects as of the last round.
+
+use crate::management::rated::{Rated, Round};
+use broker::{
+    ChannelKey, ChannelReport, ChannelStats, ConsumerId, ConsumerReport, ExchangeStats, QueueReport, QueueStats,
+};
+use catalog::{Catalog, ExchangeId, QueueId, SessionId};
+use definitions::{Json, table_to_json};
+use management::{ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, QueueCounts, RatedCount, WaitingMessages};
+use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals};
+use std::collections::HashMap;
+use wire::Table;
+
+/// A queue as its home has told.
+struct KnownQueue {
+    report: QueueReport,
+    stats: Rated<QueueStats>,
+    /// When it last changed.
+    active_us: u64,
+}
+
+struct KnownChannel {
+    report: ChannelReport,
+    stats: Rated<ChannelStats>,
+    active_us: u64,
+}
+
+struct KnownConnection {
+    report: ConnectionReport,
+    traffic: Rated<ConnectionTraffic>,
+}
+
+/// All that is known of live objects.
+#[derive(Default)]
+pub struct LiveTables {
+    round: Round,
+    round_us: u64,
+    totals: Vec<Rated<ShardTotals>>,
+    queues: HashMap<QueueId, KnownQueue>,
+    channels: HashMap<(u16, ChannelKey), KnownChannel>,
+    consumers: HashMap<ConsumerId, ConsumerReport>,
+    connections: HashMap<SessionId, KnownConnection>,
+    /// Of each shard: an exchange counts where its publishers are.
+    exchanges: HashMap<(u16, ExchangeId), Rated<ExchangeStats>>,
+    /// By name, as of the last round.
+    pub connection_list: Vec<LiveConnection>,
+    pub channel_list: Vec<LiveChannel>,
+    pub consumer_list: Vec<LiveConsumer>,
+}
+
+impl LiveTables {
+    /// Takes a piece of what a shard tells.
+    pub fn take(&mut self, report: ShardReport) {
+        let shard = report.shard.0;
+        let time_us = report.time_us;
+        let round = Round { number: self.round.number + 1, seconds: seconds(self.round_us, time_us) };
+        let at = usize::from(shard);
+        if self.totals.len() <= at {
+            self.totals.resize_with(at + 1, || Rated::begin(ShardTotals::default()));
+        }
+        self.totals[at].update(report.totals, round);
+        if report.connections.begins_anew {
+            self.connections.retain(|id, _| id.shard.0 != shard);
+        }
+        for connection in report.connections.changed {
+            let traffic = connection.traffic;
+            match self.connections.get_mut(&connection.id) {
+                Some(known) => {
+                    known.traffic.update(traffic, round);
+                    known.report = connection;
+                }
+                None => {
+                    let known = KnownConnection { traffic: Rated::begin(traffic), report: connection };
+                    self.connections.insert(known.report.id, known);
+                }
+            }
+        }
+        for id in report.connections.gone {
+            self.connections.remove(&id);
+        }
+        let broker = report.broker;
+        if broker.queues.begins_anew {
+            // A queue is told of by its home alone: what others have told stays until its home tells that it is gone.
+            self.queues.clear();
+        }
+        for queue in broker.queues.changed {
+            match self.queues.get_mut(&queue.id) {
+                Some(known) => {
+                    known.stats.update(queue.stats, round);
+                    known.active_us = time_us;
+                    known.report = queue;
+                }
+                None => {
+                    let stats = Rated::begin(queue.stats);
+                    self.queues.insert(queue.id, KnownQueue { report: queue, stats, active_us: time_us });
+                }
+            }
+        }
+        for id in broker.queues.gone {
+            self.queues.remove(&id);
+        }
+        if broker.channels.begins_anew {
+            self.channels.retain(|(home, _), _| *home != shard);
+        }
+        for channel in broker.channels.changed {
+            match self.channels.get_mut(&(shard, channel.key)) {
+                Some(known) => {
+                    known.stats.update(channel.stats, round);
+                    known.active_us = time_us;
+                    known.report = channel;
+                }
+                None => {
+                    let stats = Rated::begin(channel.stats);
+                    let key = (shard, channel.key);
+                    self.channels.insert(key, KnownChannel { report: channel, stats, active_us: time_us });
+                }
+            }
+        }
+        for key in broker.channels.gone {
+            self.channels.remove(&(shard, key));
+        }
+        if broker.consumers.begins_anew {
+            self.consumers.retain(|id, _| id.shard.0 != shard);
+        }
+        self.consumers.extend(broker.consumers.changed.into_iter().map(|consumer| (consumer.id, consumer)));
+        for key in broker.consumers.gone {
+            self.consumers.remove(&ConsumerId { shard: report.shard, key });
+        }
+        for exchange in broker.exchanges.changed {
+            let known = self.exchanges.entry((shard, exchange.id));
+            known.or_insert_with(|| Rated::begin(ExchangeStats::default())).update(exchange.stats, round);
+        }
+    }
+
+    /// Every shard has told what had changed.
+    pub fn end_round(&mut self, time_us: u64, catalog: &Catalog) {
+        self.round = Round { number: self.round.number + 1, seconds: seconds(self.round_us, time_us) };
+        self.round_us = time_us;
+        self.exchanges.retain(|(_, id), _| catalog.exchange_definition(*id).is_some());
+        self.list(catalog);
+    }
+
+    fn list(&mut self, catalog: &Catalog) {
+        let round = self.round;
+        self.connection_list = self.connections.values().map(|known| live_connection(known, round, catalog)).collect();
+        self.connection_list.sort_by(|a, b| a.name.cmp(&b.name));
+        let channels = self.channels.values().filter_map(|known| {
+            let connection = &self.connections.get(&known.report.connection)?.report;
+            Some(live_channel(known, connection, round, catalog))
+        });
+        self.channel_list = channels.collect();
+        self.channel_list.sort_by(|a, b| (&a.connection, a.number).cmp(&(&b.connection, b.number)));
+        let consumers = self.consumers.values().filter_map(|consumer| {
+            let connection = &self.connections.get(&consumer.connection)?.report;
+            let queue = self.queues.get(&consumer.queue).map(|known| &known.report);
+            live_consumer(consumer, connection, queue, catalog)
+        });
+        self.consumer_list = consumers.collect();
+        self.consumer_list
+            .sort_by(|a, b| (&a.connection, a.channel, &a.tag).cmp(&(&b.connection, b.channel, &b.tag)));
+    }
+
+    pub fn totals(&self) -> &[Rated<ShardTotals>] {
+        &self.totals
+    }
+
+    pub fn round(&self) -> Round {
+        self.round
+    }
+
+    /// The counts of a queue; of one that was just declared there are none.
+    pub fn queue_counts(&self, id: QueueId) -> QueueCounts {
+        let Some(KnownQueue { report, stats, active_us }) = self.queues.get(&id) else {
+            return QueueCounts::default();
+        };
+        let consumer = |id| self.consumers.get(&id).map(|consumer| String::from_utf8_lossy(&consumer.tag).into_owned());
+        let is_idle = report.consumers == 0;
+        QueueCounts {
+            waiting: WaitingMessages {
+                ready: report.ready,
+                ready_rate: 0.0,
+                unacknowledged: report.unacknowledged,
+                unacknowledged_rate: 0.0,
+            },
+            messages_ram: report.in_memory + report.unacknowledged,
+            ready_bytes: report.ready_bytes,
+            unacknowledged_bytes: report.unacknowledged_bytes,
+            ram_bytes: report.in_memory_bytes,
+            consumers: report.consumers,
+            memory: report.in_memory_bytes,
+            // Nothing waits, or something moves it.
+            consumer_capacity: if report.consumers > 0 && report.hold.is_none() { 1.0 } else { 0.0 },
+            messages: stats.messages(self.round),
+            idle_since_ms: is_idle.then_some(active_us / 1_000),
+            single_active_consumer_tag: report.single_active.and_then(consumer),
+            is_closed: report.hold == Some(broker::QueueHold::Closed),
+            ..QueueCounts::default()
+        }
+    }
+
+    /// The counts of an exchange on all shards.
+    pub fn exchange_counts(&self, id: ExchangeId) -> ExchangeCounts {
+        let shards = 0..self.totals.len() as u16;
+        let counts = shards.filter_map(|shard| Some(self.exchanges.get(&(shard, id))?.counts(self.round)));
+        counts.fold(ExchangeCounts::default(), |sum, counts| ExchangeCounts {
+            publish_in: add(sum.publish_in, counts.publish_in),
+            publish_out: add(sum.publish_out, counts.publish_out),
+        })
+    }
+
+    /// Every queue that is known.
+    pub fn queue_reports(&self) -> impl Iterator<Item = &QueueReport> {
+        self.queues.values().map(|known| &known.report)
+    }
+}
+
+fn seconds(from_us: u64, to_us: u64) -> f64 {
+    if from_us == 0 { 0.0 } else { to_us.saturating_sub(from_us) as f64 / 1e6 }
+}
+
+pub fn add(a: RatedCount, b: RatedCount) -> RatedCount {
+    RatedCount { total: a.total + b.total, rate: a.rate + b.rate }
+}
+
+/// `HOST:PORT`; a peer without a port has 0.
+fn host_and_port(address: &str) -> (String, u16) {
+    match address.rsplit_once(':') {
+        Some((host, port)) => match port.parse() {
+            Ok(port) => (host.trim_matches(['[', ']']).to_owned(), port),
+            Err(_) => (address.to_owned(), 0),
+        },
+        None => (address.to_owned(), 0),
+    }
+}
+
+/// A table in wire form as JSON; one that cannot be read is left out.
+fn json_of(bytes: &[u8]) -> Option<Json> {
+    Table::from_bytes(bytes).ok().map(|table| table_to_json(Some(&table)))
+}
+
+fn live_connection(known: &KnownConnection, round: Round, catalog: &Catalog) -> LiveConnection {
+    let KnownConnection { report, traffic } = known;
+    let (peer_host, peer_port) = host_and_port(&report.peer_address);
+    let (host, port) = host_and_port(&report.local_address);
+    let tuning = report.tuning.as_ref();
+    LiveConnection {
+        name: report.name.to_string(),
+        user: report.user.map_or_else(String::new, |user| catalog.user_name(user).to_owned()),
+        vhost: report.vhost.map_or_else(String::new, |vhost| catalog.vhost_name(vhost).to_owned()),
+        state: report.state.name(),
+        host,
+        port,
+        peer_host,
+        peer_port,
+        transport: report.transport,
+        auth_mechanism: report.mechanism.to_string(),
+        connected_at_ms: report.connected_us / 1_000,
+        channels: report.channels as u32,
+        channel_max: tuning.map_or(0, |tuning| tuning.channel_max.into()),
+        frame_max: tuning.map_or(0, |tuning| tuning.frame_bytes_max),
+        heartbeat_s: tuning.map_or(0, |tuning| tuning.heartbeat_s.into()),
+        received_bytes: traffic.count(round, |traffic| traffic.received_bytes),
+        sent_bytes: traffic.count(round, |traffic| traffic.sent_bytes),
+        received_packets: traffic.now().receives,
+        sent_packets: traffic.now().sends,
+        pending_bytes: report.send_pending_bytes,
+        shard: report.id.shard.0.into(),
+        cpu_us: 0,
+        client_properties: json_of(&report.client_properties),
+    }
+}
+
+fn live_channel(known: &KnownChannel, connection: &ConnectionReport, round: Round, catalog: &Catalog) -> LiveChannel {
+    let KnownChannel { report, stats, active_us } = known;
+    let (peer_host, peer_port) = host_and_port(&connection.peer_address);
+    LiveChannel {
+        connection: connection.name.to_string(),
+        peer_host,
+        peer_port,
+        number: report.number.0,
+        user: connection.user.map_or_else(String::new, |user| catalog.user_name(user).to_owned()),
+        vhost: connection.vhost.map_or_else(String::new, |vhost| catalog.vhost_name(vhost).to_owned()),
+        consumers: report.consumers,
+        has_confirms: report.confirms,
+        is_transactional: report.is_transactional,
+        prefetch_count: report.prefetch.into(),
+        global_prefetch_count: report.prefetch_shared.into(),
+        unacknowledged: report.unacknowledged,
+        unconfirmed: report.unconfirmed,
+        uncommitted: report.uncommitted,
+        acks_uncommitted: report.uncommitted_acks,
+        idle_since_ms: Some(active_us / 1_000),
+        messages: stats.messages(round),
+    }
+}
+
+fn live_consumer(
+    consumer: &ConsumerReport,
+    connection: &ConnectionReport,
+    queue: Option<&QueueReport>,
+    catalog: &Catalog,
+) -> Option<LiveConsumer> {
+    let definition = catalog.queue_definition(consumer.queue)?;
+    let (peer_host, peer_port) = host_and_port(&connection.peer_address);
+    let single = queue.and_then(|queue| queue.single_active);
+    let (is_active, activity) = match single {
+        None => (true, "up"),
+        Some(active) if active == consumer.id => (true, "single_active"),
+        Some(_) => (false, "waiting"),
+    };
+    Some(LiveConsumer {
+        vhost: definition.vhost,
+        queue: consumer.queue,
+        tag: String::from_utf8_lossy(&consumer.tag).into_owned(),
+        is_active,
+        activity,
+        needs_ack: consumer.ack_required,
+        prefetch_count: consumer.prefetch.into(),
+        is_exclusive: consumer.is_exclusive,
+        arguments: json_of(&consumer.arguments),
+        connection: connection.name.to_string(),
+        channel: consumer.channel_number.0,
+        peer_host,
+        peer_port,
+        user: connection.user.map_or_else(String::new, |user| catalog.user_name(user).to_owned()),
+    })
+}

@@ -1,0 +1,116 @@
+//! Counts with their rates: what a reader knew at the last two rounds.
+
+use broker::{ChannelStats, ExchangeStats, QueueStats};
+use management::{ExchangeCounts, MessageCounts, RatedCount};
+
+/// The round of a reader: it asks every shard once, about each second.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Round {
+    pub number: u64,
+    /// Since the round before; 0 in the first one.
+    pub seconds: f64,
+}
+
+/// Counts of one object at the last round in which they have changed, and before.
+#[derive(Clone, Copy, Default)]
+pub struct Rated<T> {
+    now: T,
+    before: T,
+    changed_in: Round,
+}
+
+impl<T: Copy> Rated<T> {
+    /// An object of which nothing was known: what it has counted so far has no rate.
+    pub fn begin(stats: T) -> Self {
+        Rated { now: stats, before: stats, changed_in: Round::default() }
+    }
+
+    /// The object has changed. It may be told of several times in one round.
+    pub fn update(&mut self, stats: T, round: Round) {
+        if self.changed_in.number != round.number {
+            self.before = self.now;
+            self.changed_in = round;
+        }
+        self.now = stats;
+    }
+
+    pub fn now(&self) -> &T {
+        &self.now
+    }
+
+    /// One of the counts, with its rate in this round.
+    pub fn count(&self, round: Round, of: impl Fn(&T) -> u64) -> RatedCount {
+        let total = of(&self.now);
+        let is_moving = self.changed_in.number == round.number && self.changed_in.seconds > 0.0;
+        let rate =
+            if is_moving { total.saturating_sub(of(&self.before)) as f64 / self.changed_in.seconds } else { 0.0 };
+        RatedCount { total, rate }
+    }
+}
+
+impl Rated<ChannelStats> {
+    pub fn messages(&self, round: Round) -> MessageCounts {
+        let count = |of: fn(&ChannelStats) -> u64| self.count(round, of);
+        MessageCounts {
+            publish: count(|stats| stats.publish),
+            confirm: count(|stats| stats.confirm),
+            deliver: count(|stats| stats.deliver),
+            deliver_no_ack: count(|stats| stats.deliver_no_ack),
+            get: count(|stats| stats.get),
+            get_no_ack: count(|stats| stats.get_no_ack),
+            get_empty: count(|stats| stats.get_empty),
+            redeliver: count(|stats| stats.redeliver),
+            ack: count(|stats| stats.ack),
+            return_unroutable: count(|stats| stats.return_unroutable),
+            drop_unroutable: count(|stats| stats.drop_unroutable),
+        }
+    }
+}
+
+impl Rated<QueueStats> {
+    pub fn messages(&self, round: Round) -> MessageCounts {
+        let count = |of: fn(&QueueStats) -> u64| self.count(round, of);
+        MessageCounts {
+            publish: count(|stats| stats.publish),
+            deliver: count(|stats| stats.deliver),
+            deliver_no_ack: count(|stats| stats.deliver_no_ack),
+            get: count(|stats| stats.get),
+            get_no_ack: count(|stats| stats.get_no_ack),
+            get_empty: count(|stats| stats.get_empty),
+            redeliver: count(|stats| stats.redeliver),
+            ack: count(|stats| stats.ack),
+            ..MessageCounts::default()
+        }
+    }
+}
+
+impl Rated<ExchangeStats> {
+    pub fn counts(&self, round: Round) -> ExchangeCounts {
+        ExchangeCounts {
+            publish_in: self.count(round, |stats| stats.publish_in),
+            publish_out: self.count(round, |stats| stats.publish_out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rated, Round};
+
+    #[test]
+    fn a_count_that_stands_still_has_no_rate() {
+        let round = |number| Round { number, seconds: 2.0 };
+        let mut rated = Rated::begin(10u64);
+        let told = |rated: &Rated<u64>, number| {
+            let count = rated.count(round(number), |count| *count);
+            (count.total, count.rate)
+        };
+        assert_eq!(told(&rated, 1), (10, 0.0), "what was counted before it was known has no rate");
+        rated.update(14, round(1));
+        rated.update(16, round(1));
+        assert_eq!(told(&rated, 1), (16, 3.0));
+        assert_eq!(told(&rated, 2), (16, 0.0));
+        rated.update(18, round(2));
+        assert_eq!(told(&rated, 2), (18, 1.0));
+    }
+}
