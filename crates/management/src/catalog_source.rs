@@ -108,6 +108,8 @@ fn put(policies: &mut Vec<Policy>, policy: &Policy) {
 impl Source for CatalogSource {
     fn refresh(&mut self) {}
 
+    fn begin_request(&mut self) {}
+
     fn catalog(&self) -> &Catalog {
         &self.catalog
     }

@@ -69,6 +69,6 @@ pub use route::{Handler, HttpMethod, RequiredTag, Route, RouteScope};
 pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 pub use routes::ROUTES;
 pub use row_list::RowList;
-pub use server::{ServerStop, ServerStopper, serve};
+pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, serve};
 pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
 pub use viewer::Viewer;
