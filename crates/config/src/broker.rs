@@ -144,10 +144,10 @@ settings! {
     }
     "Management" {
         /// Where the management API is served over HTTP: addresses with their ports. It is RabbitMQ's, for its tools, and
-        /// asks for a user with a tag of the management. none: nowhere. If another program has the default address, the broker starts without it.
+        /// asks for a user with a tag of the management. none: nowhere. If the default address cannot be bound, the broker starts without it.
         management_listen: Vec<String> = "127.0.0.1:15672", SettingKind::List { item: "ADDRESS", least: 1 };
         /// Where Prometheus metrics are served over HTTP, without a login: /metrics, /metrics/per-object and
-        /// /metrics/detailed. An address of management_listen serves both. none: nowhere. If another program has the default address, the
+        /// /metrics/detailed. An address of management_listen serves both. none: nowhere. If the default address cannot be bound, the
         /// broker starts without them.
         metrics_listen: Vec<String> = "127.0.0.1:15692", SettingKind::List { item: "ADDRESS", least: 1 };
         /// What stands in front of every path of the API, such as /broker, for proxies that pass a part of their paths on.

@@ -4,7 +4,6 @@
 
 use config::{BrokerConfig, ConfigError, Origin};
 use management::{HttpListener, ListenerFacts, ServedRoutes};
-use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
 /// The word for no address.
@@ -12,6 +11,8 @@ const NOWHERE: &str = "none";
 /// The setting of the addresses of the API, and that of the addresses of metrics.
 const API: &str = "management_listen";
 const METRICS: &str = "metrics_listen";
+/// The setting of what stands in front of paths.
+const PREFIX: &str = "management_path_prefix";
 
 /// Listeners that nobody serves yet.
 #[derive(Default)]
@@ -23,8 +24,12 @@ pub struct BoundListeners {
 /// Binds the addresses of the settings.
 ///
 /// # Errors
-/// An address is none, or cannot be bound. A default address that another program has is left out, with a warning.
+/// An address is none, or cannot be bound. A default address that cannot be is left out, with a warning.
 pub fn bind(config: &BrokerConfig) -> Result<BoundListeners, ConfigError> {
+    let prefix = config.management_path_prefix.as_deref();
+    if prefix.is_some_and(|prefix| !prefix.starts_with('/') || prefix.ends_with('/')) {
+        return Err(config.fault(PREFIX, "it begins with a slash, and does not end with one"));
+    }
     let api = addresses(config, API, &config.management_listen)?;
     let metrics = addresses(config, METRICS, &config.metrics_listen)?;
     let mut bound = BoundListeners::default();
@@ -80,8 +85,9 @@ impl BoundListeners {
         let bound = TcpListener::bind(address).and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = match bound {
             Ok(bound) => bound,
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && *config.origin(setting) == Origin::Default => {
-                tracing::warn!(setting, %address, "another program has the default address: nothing is served there");
+            Err(error) if *config.origin(setting) == Origin::Default => {
+                // Another program has it, or there is no such interface.
+                tracing::warn!(setting, %address, %error, "the default address cannot be bound: nothing is served there");
                 return Ok(());
             }
             Err(error) => return Err(config.fault(setting, format!("{address} cannot be bound: {error}"))),
@@ -155,5 +161,9 @@ mod tests {
         assert!(told.starts_with("--metrics-listen: '15692' is no address with a port: "), "{told}");
         let told = error(&["--management-listen", "none", "--management-listen", "127.0.0.1:0"]);
         assert_eq!(told, "--management-listen: 'none' stands alone");
+        for prefix in ["mq", "/mq/", "/"] {
+            let told = error(&["--management-path-prefix", prefix]);
+            assert_eq!(told, "--management-path-prefix: it begins with a slash, and does not end with one");
+        }
     }
 }
