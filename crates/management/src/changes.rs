@@ -79,6 +79,6 @@ pub fn plan(source: &dyn Source, action: &Action) -> Planned {
         Handler::VhostProtect => vhosts::protect(&request, true),
         Handler::VhostUnprotect => vhosts::protect(&request, false),
         // Reading, and what the API answers by itself.
-        _ => Err(ApiError::not_found()),
+        _ => Err(ApiError::new(501, "not_implemented", "the route changes nothing")),
     }
 }
