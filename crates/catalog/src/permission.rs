@@ -123,7 +123,12 @@ impl CompiledPermission {
         })
     }
 
-    /// `None` if the pattern must be asked.
+    /// Whether it covers a name.
+    pub fn permits(&self, operation: PermissionKind, name: &[u8]) -> bool {
+        self.at_once(operation, name).unwrap_or_else(|regex| regex.is_match(name))
+    }
+
+    /// The pattern, if that must be asked.
     #[inline]
     fn at_once(&self, operation: PermissionKind, name: &[u8]) -> Result<bool, &Regex> {
         let pattern = match operation {

@@ -233,7 +233,7 @@ fn a_vhost_has_as_many_queues_as_it_may() {
     script.execute(&put("u")).expect("changed");
     assert_eq!(script.catalog.user_limits(user), limits, "a new password is no new limit");
     limit(&mut script, Some(1)).expect("sound");
-    let mut asked = |name: &str| {
+    let asked = |name: &str| {
         let arguments = table(["x-dead-letter-exchange=x"]);
         let declare = Definition::DeclareQueue {
             vhost: script.vhost,

@@ -5,7 +5,8 @@
 
 use crate::json_table::table_of_json;
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
-use crate::{DefinitionsFault, Json};
+use crate::vhost_notes::{VHOST_NOTES, VHOSTS};
+use crate::{DefinitionsFault, Json, UnusedSections};
 use catalog::QUEUE_TYPE;
 use catalog::{
     ExchangeKind, Name, Password, Permission, Policy, ResourceKind, TopicPermission, UserLimits, VhostLimits,
@@ -109,7 +110,8 @@ impl DefinitionsFile {
             ("operator_policies", self.operator_policies.len()),
             ("vhost-limits", self.limit_parameters.len()),
         ];
-        counts.extend(self.kept.iter().map(|(name, entries)| (&**name, entries.len())));
+        let kept = self.kept.iter().filter(|(name, _)| name != VHOSTS);
+        counts.extend(kept.map(|(name, entries)| (&**name, entries.len())));
         counts.retain(|(_, count)| *count > 0);
         counts
     }
@@ -158,6 +160,17 @@ const ABOUT: [&str; 7] = [
 ];
 
 impl DefinitionsFile {
+    /// Keeps what the entry of a virtual host says that has no effect.
+    fn keep_vhost_notes(&mut self, fields: &[(String, Json)]) {
+        let is_kept = |key: &str| key == "name" || VHOST_NOTES.iter().any(|note| note.key() == key);
+        let notes: Vec<_> = fields.iter().filter(|(key, _)| is_kept(key)).cloned().collect();
+        if notes.len() > 1 {
+            let mut kept = UnusedSections(std::mem::take(&mut self.kept));
+            kept.put(VHOSTS, &["name"], Json::Object(notes));
+            self.kept = kept.0;
+        }
+    }
+
     fn take_section(&mut self, name: &str, value: Json, faults: &mut Vec<DefinitionsFault>) {
         if ABOUT.contains(&name) {
             return;
@@ -213,14 +226,24 @@ impl EntryReader<'_> {
                 let name = self.name(ResourceKind::Vhost, "name")?;
                 let limits = self.vhost_limits("limits")?;
                 file.vhosts.push(Located { path: path.clone(), entry: name.clone() });
+                file.keep_vhost_notes(self.fields);
                 if limits != VhostLimits::default() {
                     file.vhost_limits.push(Located { path, entry: (name, limits) });
                 }
-                &["name", "limits", "metadata", "description", "tags", "tracing", "default_queue_type"]
+                &[
+                    "name",
+                    "limits",
+                    "metadata",
+                    "description",
+                    "tags",
+                    "tracing",
+                    "default_queue_type",
+                    "protected_from_deletion",
+                ]
             }
             "users" => {
                 let (name, password, tags) = (self.name(ResourceKind::User, "name")?, self.password()?, self.tags()?);
-                let entry = UserEntry { name, password, tags, limits: self.user_limits()? };
+                let entry = UserEntry { name, password, tags, limits: self.user_limits("limits")? };
                 file.users.push(Located { path, entry });
                 &["name", "password_hash", "hashing_algorithm", "tags", "limits"]
             }
@@ -300,7 +323,8 @@ impl EntryReader<'_> {
                 &["vhost", "source", "destination", "destination_type", "routing_key", "arguments", "properties_key"]
             }
             "policies" => {
-                let policy = self.policy(file, self.name(ResourceKind::Vhost, "vhost")?, self.policy_name()?, false)?;
+                let policy =
+                    self.policy_of_file(file, self.name(ResourceKind::Vhost, "vhost")?, self.policy_name()?, false)?;
                 file.policies.push(Located { path, entry: policy });
                 &["vhost", "name", "pattern", "apply-to", "definition", "priority"]
             }
@@ -311,7 +335,7 @@ impl EntryReader<'_> {
                         return Err(self.fault("value", "an object is needed"));
                     };
                     let value = EntryReader { path: &format!("{path}.value"), fields };
-                    let policy = value.policy(file, vhost, self.policy_name()?, true)?;
+                    let policy = value.policy_of_file(file, vhost, self.policy_name()?, true)?;
                     file.operator_policies.push(Located { path, entry: policy });
                 } else {
                     let limits = self.vhost_limits("value")?;
@@ -357,7 +381,7 @@ impl EntryReader<'_> {
         }
     }
 
-    fn password(&self) -> Result<Password, DefinitionsFault> {
+    pub(crate) fn password(&self) -> Result<Password, DefinitionsFault> {
         let hash = self.optional_text("password_hash")?.unwrap_or_default();
         let algorithm = self.optional_text("hashing_algorithm")?;
         match algorithm.as_deref() {
@@ -375,7 +399,7 @@ impl EntryReader<'_> {
     }
 
     /// A list of texts, or, as older versions wrote them, one text with commas.
-    fn tags(&self) -> Result<Vec<Name>, DefinitionsFault> {
+    pub(crate) fn tags(&self) -> Result<Vec<Name>, DefinitionsFault> {
         let wrong = || self.fault("tags", "a list of strings, or a string with commas, is needed");
         let texts: Vec<String> = match self.get("tags") {
             None => vec![],

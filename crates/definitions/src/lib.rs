@@ -15,6 +15,7 @@
 mod binding_set;
 mod catalog_snapshot;
 mod durable_definitions;
+mod entry;
 mod file;
 mod journal_changes;
 mod journal_codec;
@@ -28,10 +29,12 @@ mod load;
 mod restore;
 mod rules;
 mod unused_sections;
+mod vhost_notes;
 mod write;
 
 pub use catalog_snapshot::CatalogSnapshot;
 pub use durable_definitions::DurableDefinitions;
+pub use entry::{read_password, read_policy, read_tags, read_user_limits, read_vhost_limits};
 pub use file::{DefinitionsFile, read};
 pub use journal_changes::journal_changes;
 pub use journal_codec::RecordFault;
@@ -42,6 +45,7 @@ pub use json::Json;
 pub use json_table::{table_of_json, table_to_json};
 pub use restore::RestoreFault;
 pub use unused_sections::UnusedSections;
+pub use vhost_notes::{VHOST_NOTES, VhostNote};
 pub use write::{snapshot, write};
 
 /// What is wrong with a file, and where.

@@ -18,13 +18,7 @@ impl EntryReader<'_> {
     }
 
     /// What stands in a policy beside its name and its virtual host.
-    pub(crate) fn policy(
-        &self,
-        file: &mut DefinitionsFile,
-        vhost: Name,
-        name: Name,
-        operator: bool,
-    ) -> Result<Policy, DefinitionsFault> {
+    pub(crate) fn policy(&self, vhost: Name, name: Name, operator: bool) -> Result<Policy, DefinitionsFault> {
         let apply_to = self.optional_text("apply-to")?.unwrap_or_else(|| ApplyTo::All.name().to_owned());
         let Some(apply_to) = ApplyTo::parse(&apply_to) else {
             return Err(self.fault("apply-to", format!("it takes queues, exchanges or all, not '{apply_to}'")));
@@ -42,6 +36,18 @@ impl EntryReader<'_> {
         };
         let policy = Policy { vhost, name, pattern: self.text("pattern")?.into(), apply_to, priority, definition };
         policy.check(operator).map_err(|fault| self.fault(&fault.key, fault.why))?;
+        Ok(policy)
+    }
+
+    /// The same in a file, which has no two of the name in a virtual host.
+    pub(crate) fn policy_of_file(
+        &self,
+        file: &mut DefinitionsFile,
+        vhost: Name,
+        name: Name,
+        operator: bool,
+    ) -> Result<Policy, DefinitionsFault> {
+        let policy = self.policy(vhost, name, operator)?;
         let others = if operator { &file.operator_policies } else { &file.policies };
         if others.iter().any(|other| (&other.entry.vhost, &other.entry.name) == (&policy.vhost, &policy.name)) {
             let why = format!("there are two of the name '{}' in virtual host '{}'", policy.name, policy.vhost);
@@ -95,8 +101,8 @@ impl EntryReader<'_> {
         Ok(VhostLimits { connections_max: count(connections), queues_max: count(queues), queue_bytes_max: bytes })
     }
 
-    pub(crate) fn user_limits(&self) -> Result<UserLimits, DefinitionsFault> {
-        let [connections, channels] = self.limits("limits", ["max-connections", "max-channels"])?;
+    pub(crate) fn user_limits(&self, key: &str) -> Result<UserLimits, DefinitionsFault> {
+        let [connections, channels] = self.limits(key, ["max-connections", "max-channels"])?;
         Ok(UserLimits { connections_max: count(connections), channels_max: count(channels) })
     }
 }

@@ -73,7 +73,9 @@ pub fn snapshot(
         let VhostLimits { connections_max, queues_max, queue_bytes_max } = catalog.vhost_limits(id);
         // RabbitMQ knows no such limit, and does not look here.
         let own = limits([(MAX_QUEUE_BYTES, queue_bytes_max)]);
-        vhosts.push(object([("name", Json::text(name)), ("limits", own)]));
+        let notes = kept.vhost_notes(name).map(|(key, value)| (key.to_owned(), value.clone()));
+        let fields = [("name".to_owned(), Json::text(name)), ("limits".to_owned(), own)];
+        vhosts.push(Json::Object(fields.into_iter().chain(notes).collect()));
         if connections_max.is_some() || queues_max.is_some() {
             let value = limits([("max-connections", number(connections_max)), ("max-queues", number(queues_max))]);
             parameters.push(object([

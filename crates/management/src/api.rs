@@ -189,7 +189,9 @@ impl Api {
             }
         };
         let (reply, outcome) = ActionReply::channel();
-        source.act(Action { user: viewer.user, user_name: viewer.name.clone(), kind }, reply);
+        let [a, b, c, d, ..] = source.random().to_le_bytes();
+        let (user, user_name, salt) = (viewer.user, viewer.name.clone(), [a, b, c, d]);
+        source.act(Action { user, user_name, salt, kind }, reply);
         Ok(ApiReply::Later(outcome))
     }
 }

@@ -4,13 +4,15 @@
 //!       refused.
 
 use crate::api_error::ApiError;
+use crate::changes::plan;
 use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
     QueueCounts, VhostCounts,
 };
-use crate::source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
-use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, Policy, QueueId, VhostId, default_definitions};
-use definitions::{DefinitionsFile, UnusedSections};
+use crate::planned_change::PlannedChange;
+use crate::source::{Action, ActionOutcome, ActionReply, Source};
+use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, VhostId, default_definitions};
+use definitions::UnusedSections;
 use std::collections::HashMap;
 
 /// A catalog as a source.
@@ -44,6 +46,8 @@ impl CatalogSource {
             node: "rabbit@localhost".to_owned(),
             cluster_name: "rabbit@localhost".to_owned(),
             product_version: env!("CARGO_PKG_VERSION").to_owned(),
+            shards: 1,
+            loopback_users: vec!["guest".to_owned()],
             ..BrokerFacts::default()
         };
         Self {
@@ -80,29 +84,34 @@ impl CatalogSource {
         }
     }
 
-    /// Takes a file in. Policies replace those of the same name.
-    fn import(&mut self, file: &DefinitionsFile) -> Result<ActionOutcome, ApiError> {
-        let loaded = file.load(&mut self.catalog, 1, |_| false);
-        self.finish();
-        loaded.map_err(|fault| ApiError::bad_request(fault.to_string()))?;
-        let (mut policies, mut operator_policies) = (Vec::new(), Vec::new());
-        for (policy, is_operator) in self.catalog.policies() {
-            if is_operator { &mut operator_policies } else { &mut policies }.push(policy.clone());
+    /// Plans an action, and makes what needs no broker.
+    fn carry_out(&mut self, action: &Action) -> Result<ActionOutcome, ApiError> {
+        loop {
+            match plan(self, action)? {
+                PlannedChange::Define { definitions, kept, outcome } => {
+                    self.execute(&definitions)?;
+                    self.kept = kept.unwrap_or_else(|| std::mem::take(&mut self.kept));
+                    return Ok(outcome);
+                }
+                // Planned again, the action finds that they are there.
+                PlannedChange::DefineFirst(definitions) => self.execute(&definitions)?,
+                PlannedChange::NameCluster(name) => {
+                    self.facts.cluster_name = name;
+                    return Ok(ActionOutcome::Done);
+                }
+                _ => return Err(ApiError::unavailable("there is no broker behind this")),
+            }
         }
-        file.policies().for_each(|(_, policy)| put(&mut policies, policy));
-        file.operator_policies().for_each(|(_, policy)| put(&mut operator_policies, policy));
-        let definition =
-            Definition::SetPolicies { policies: policies.into(), operator_policies: operator_policies.into() };
-        self.catalog.execute(&definition).map_err(|refusal| ApiError::of_refusal(&refusal))?;
-        self.finish();
-        self.kept = file.kept();
-        Ok(ActionOutcome::Done)
     }
-}
 
-fn put(policies: &mut Vec<Policy>, policy: &Policy) {
-    policies.retain(|other| (&other.vhost, &other.name) != (&policy.vhost, &policy.name));
-    policies.push(policy.clone());
+    fn execute(&mut self, definitions: &[Definition]) -> Result<(), ApiError> {
+        for definition in definitions {
+            let executed = self.catalog.execute(definition);
+            self.finish();
+            executed.map_err(|refusal| ApiError::of_refusal(&refusal))?;
+        }
+        Ok(())
+    }
 }
 
 impl Source for CatalogSource {
@@ -164,9 +173,6 @@ impl Source for CatalogSource {
     }
 
     fn act(&mut self, action: Action, reply: ActionReply) {
-        reply.send(match action.kind {
-            ActionKind::Import { file, .. } => self.import(&file),
-            ActionKind::Route { .. } => Err(ApiError::unavailable("there is no broker behind this")),
-        });
+        reply.send(self.carry_out(&action));
     }
 }

@@ -7,7 +7,7 @@ use crate::source::Source;
 use catalog::{
     BindingDestination, BindingView, ExchangeId, Password, Policy, QueueId, User, UserLimits, VhostId, VhostLimits,
 };
-use definitions::{Json, table_to_json};
+use definitions::{Json, VhostNote, table_to_json};
 use wire::Table;
 
 /// What an exchange's name is in a path: the default exchange has none of its own.
@@ -41,7 +41,9 @@ pub fn properties_key(routing_key: &[u8], arguments: Option<&Table>) -> String {
         None => key,
         Some(arguments) => {
             // FNV-1a: any text that is the same as long as the arguments are.
-            let text = table_to_json(Some(arguments)).line();
+            let Json::Object(mut fields) = table_to_json(Some(arguments)) else { unreachable!("a table is an object") };
+            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let text = Json::Object(fields).line();
             let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
             format!("{key}~{:016x}", text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step))
         }
@@ -85,15 +87,23 @@ pub fn default_binding(source: &dyn Source, id: QueueId) -> Option<Json> {
 /// A virtual host.
 pub fn vhost(source: &dyn Source, id: VhostId) -> Json {
     let counts = source.vhost_counts(id);
-    let metadata = JsonObject::new().text("description", "").put("tags", Json::List(Vec::new()));
+    let name = source.catalog().vhost_name(id);
+    let note = |note, default: Json| source.kept().vhost_note(name, note).cloned().unwrap_or(default);
+    let description = note(VhostNote::Description, Json::text(""));
+    let tags = note(VhostNote::Tags, Json::List(Vec::new()));
+    let queue_type = note(VhostNote::DefaultQueueType, Json::text("classic"));
+    let own = if let Json::Object(fields) = note(VhostNote::Metadata, empty()) { fields } else { Vec::new() };
+    let is_own = |(key, _): &(String, Json)| key != "description" && key != "tags";
+    let metadata = JsonObject::new().put("description", description.clone()).put("tags", tags.clone());
+    let metadata = own.into_iter().filter(is_own).fold(metadata, |object, (key, value)| object.put(&key, value));
     let object = JsonObject::new()
-        .text("name", source.catalog().vhost_name(id))
-        .text("description", "")
-        .put("tags", Json::List(Vec::new()))
-        .text("default_queue_type", "classic")
+        .text("name", name)
+        .put("description", description)
+        .put("tags", tags)
+        .put("default_queue_type", queue_type)
         .put("metadata", metadata.build())
-        .flag("tracing", false)
-        .flag("protected_from_deletion", false)
+        .put("tracing", note(VhostNote::Tracing, Json::Bool(false)))
+        .put("protected_from_deletion", note(VhostNote::ProtectedFromDeletion, Json::Bool(false)))
         .put("cluster_state", JsonObject::new().text(&source.facts().node, "running").build())
         .counted("recv_oct", counts.received_bytes)
         .counted("send_oct", counts.sent_bytes)

@@ -19,6 +19,8 @@ mod api;
 mod api_error;
 mod broker_views;
 mod catalog_source;
+mod change_request;
+mod changes;
 mod definition_views;
 mod definitions_file;
 mod health;
@@ -34,6 +36,7 @@ mod metric_writer;
 mod metrics_request;
 mod metrics_stream;
 pub mod percent;
+mod planned_change;
 mod query;
 mod queue_view;
 mod read_routes;
@@ -54,6 +57,7 @@ pub use answer::{Answer, AnswerBody};
 pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 pub use api_error::ApiError;
 pub use catalog_source::CatalogSource;
+pub use changes::plan;
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
     BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,
@@ -62,6 +66,10 @@ pub use live::{
 };
 pub use login_checks::{Credentials, LoginChecks};
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};
+pub use planned_change::{
+    ConditionalDeletion, ConnectionsToClose, GetAckMode, MessageToPublish, MessagesToGet, PayloadEncoding,
+    PlannedChange,
+};
 pub use query::{Columns, Query};
 pub use reference::{openapi, reference};
 pub use request_body::RequestBody;

@@ -101,6 +101,18 @@ pub const CREDENTIALS_BYTES_MAX: usize = 8 << 10;
 /// Messages that one request gets from a queue.
 pub const MESSAGES_GOT_MAX: usize = 10_000;
 
+/// Bytes of the name of a cluster.
+pub const CLUSTER_NAME_BYTES_MAX: usize = 255;
+
+/// Bytes of a reason for closing a connection: it is a part of the text of `connection.close`, which has 255.
+pub const CLOSE_REASON_BYTES_MAX: usize = 200;
+
+/// Bytes of a parameter that is kept, as JSON.
+pub const PARAMETER_BYTES_MAX: usize = 64 << 10;
+
+/// Parameters of a kind that are kept: all are looked through.
+pub const PARAMETERS_KEPT_MAX: usize = 4096;
+
 /// Bytes of metrics that are made at a time, but for a family of all connections or channels.
 pub const METRICS_PIECE_BYTES: usize = 64 << 10;
 

@@ -242,6 +242,10 @@ pub struct BrokerFacts {
     pub state_folder: String,
     /// Of the state folder, as long as there is one; for `rabbitmq_identity_info`.
     pub cluster_id: String,
+    /// On which queues are spread that are declared here.
+    pub shards: u16,
+    /// Users who may come from this machine only, once there are such.
+    pub loopback_users: Vec<String>,
 }
 
 /// An open connection.

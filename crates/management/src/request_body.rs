@@ -32,6 +32,39 @@ impl RequestBody {
         self.0.get(key).filter(|value| **value != Json::Null)
     }
 
+    /// A list of texts, or one text with commas.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn texts(&self, key: &str) -> Result<Vec<String>, ApiError> {
+        let wrong = || ApiError::bad_request(format!("{key} is a list of strings"));
+        match self.get(key) {
+            None => Ok(Vec::new()),
+            Some(Json::Text(text)) => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                Ok(parts.map(str::to_owned).collect())
+            }
+            Some(Json::List(items)) => {
+                let text = |item: &Json| if let Json::Text(text) = item { Some(text.clone()) } else { None };
+                items.iter().map(text).collect::<Option<_>>().ok_or_else(wrong)
+            }
+            Some(_) => Err(wrong()),
+        }
+    }
+
+    /// An object that must be there; an empty list is one without fields.
+    ///
+    /// # Errors
+    /// It is missing, or something else.
+    pub fn required_object(&self, key: &str) -> Result<Self, ApiError> {
+        match self.get(key) {
+            Some(object @ Json::Object(_)) => Ok(Self(object.clone())),
+            Some(Json::List(items)) if items.is_empty() => Ok(Self(Json::Object(Vec::new()))),
+            Some(other) => Err(ApiError::bad_request(format!("{key} is an object, not {}", other.kind()))),
+            None => Err(ApiError::bad_request(format!("key_missing: {key}"))),
+        }
+    }
+
     /// The whole object.
     pub fn fields(&self) -> &Json {
         &self.0

@@ -98,6 +98,7 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Handler {
     AuthAttempts,
+    AuthAttemptsReset,
     AuthSettings,
     Aliveness,
     Binding,

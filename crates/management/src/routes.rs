@@ -52,9 +52,9 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/auth/attempts/{node}" Monitoring Anywhere AuthAttempts: "Attempts to log in, by protocol.";
         Get "/api/auth/attempts/{node}/source" Monitoring Anywhere AuthAttempts:
             "The same; sources are not told apart.";
-        Delete "/api/auth/attempts/{node}" Monitoring Anywhere ResetStatistics:
+        Delete "/api/auth/attempts/{node}" Monitoring Anywhere AuthAttemptsReset:
             "Resets the counts of attempts to log in.";
-        Delete "/api/auth/attempts/{node}/source" Monitoring Anywhere ResetStatistics:
+        Delete "/api/auth/attempts/{node}/source" Monitoring Anywhere AuthAttemptsReset:
             "Resets the counts of attempts to log in.";
         Get "/api/auth/hash_password/{password}" Administrator Anywhere HashPassword:
             "The hash of a password, which the path shows to logs: prefer POST.";

@@ -46,6 +46,8 @@ pub struct Action {
     /// With this user's permissions, where AMQP asks for some.
     pub user: UserId,
     pub user_name: Name,
+    /// Of the hash of a password that comes with it: random, and the action's own.
+    pub salt: [u8; 4],
     pub kind: ActionKind,
 }
 

@@ -281,7 +281,7 @@ fn actions_go_to_the_source_and_small_ones_are_answered_here() {
     let server = TestServer::usual();
     let mut client = server.connect();
     for (method, path, body, status) in [
-        ("PUT", "/api/queues/%2F/new", "", 503),
+        ("PUT", "/api/queues/%2F/new", "", 201),
         ("DELETE", "/api/queues/%2F/orders/contents", "", 503),
         ("PUT", "/api/queues/%2F/new", "{", 400),
         ("POST", "/api/queues/%2F/orders/actions", r#"{"action":"sync"}"#, 204),

@@ -95,7 +95,7 @@ impl Catalog {
         resource: Resource,
         name: &[u8],
     ) -> Result<(), Refusal> {
-        let asked = if name.is_empty() && resource == Resource::Exchange { b"amq.default" } else { name };
+        let asked = permission_name(resource, name);
         let permitted = match self.users.get(user).and_then(|user| user.on(vhost)) {
             Some(compiled) => self.permissions.permits(compiled, user, vhost, operation, asked),
             None => false,
@@ -103,17 +103,34 @@ impl Catalog {
         if permitted { Ok(()) } else { Err(self.access_refused(user, vhost, resource, asked)) }
     }
 
+    /// The same by the patterns alone, for those who seldom ask: nothing is remembered of it.
+    pub fn check_anew(
+        &self,
+        user: UserId,
+        vhost: VhostId,
+        operation: PermissionKind,
+        resource: Resource,
+        name: &[u8],
+    ) -> Result<(), Refusal> {
+        let asked = permission_name(resource, name);
+        let compiled = self.users.get(user).and_then(|user| user.on(vhost));
+        if compiled.is_some_and(|compiled| compiled.permits(operation, asked)) {
+            return Ok(());
+        }
+        Err(self.access_refused(user, vhost, resource, asked))
+    }
+
     /// Whether a user may have this definition executed. Asks everything that RabbitMQ asks before it looks whether the
     /// definition can be executed, and in its order, so that a client without permission hears 403 where it would
     /// hear it there. What operators define is not asked about.
-    pub fn authorize(&mut self, user: UserId, definition: &Definition) -> Result<(), Refusal> {
+    pub fn authorize(&self, user: UserId, definition: &Definition) -> Result<(), Refusal> {
         use PermissionKind::{Configure, Read, Write};
         use Resource::{Exchange, Queue};
         let not_default = |name: &Name| if name.is_empty() { Err(Refusal::default_exchange()) } else { Ok(()) };
         match definition {
             Definition::DeclareExchange { vhost, name, arguments, .. } => {
                 not_default(name)?;
-                self.check(user, *vhost, Configure, Exchange, name.as_bytes())?;
+                self.check_anew(user, *vhost, Configure, Exchange, name.as_bytes())?;
                 if self.exchange(*vhost, name.as_bytes()).is_some() {
                     return Ok(());
                 }
@@ -122,48 +139,50 @@ impl Catalog {
                 }
                 let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(*vhost) };
                 if let Some(alternate) = arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
-                    self.check(user, *vhost, Read, Exchange, name.as_bytes())?;
-                    self.check(user, *vhost, Write, Exchange, alternate)?;
+                    self.check_anew(user, *vhost, Read, Exchange, name.as_bytes())?;
+                    self.check_anew(user, *vhost, Write, Exchange, alternate)?;
                 }
                 Ok(())
             }
             Definition::DeleteExchange { vhost, name, .. } => {
                 not_default(name)?;
                 self.check_exchange_deletable(*vhost, name)?;
-                self.check(user, *vhost, Configure, Exchange, name.as_bytes())
+                self.check_anew(user, *vhost, Configure, Exchange, name.as_bytes())
             }
             Definition::BindExchange { vhost, source, destination, routing_key, .. }
             | Definition::UnbindExchange { vhost, source, destination, routing_key, .. } => {
-                self.check(user, *vhost, Write, Exchange, destination.as_bytes())?;
+                self.check_anew(user, *vhost, Write, Exchange, destination.as_bytes())?;
                 not_default(destination)?;
                 not_default(source)?;
-                self.check(user, *vhost, Read, Exchange, source.as_bytes())?;
+                self.check_anew(user, *vhost, Read, Exchange, source.as_bytes())?;
                 self.check_binding_topic(user, *vhost, source, routing_key)
             }
             Definition::BindQueue { vhost, exchange, queue, routing_key, .. }
             | Definition::UnbindQueue { vhost, exchange, queue, routing_key, .. } => {
-                self.check(user, *vhost, Write, Queue, queue.as_bytes())?;
+                self.check_anew(user, *vhost, Write, Queue, queue.as_bytes())?;
                 not_default(exchange)?;
-                self.check(user, *vhost, Read, Exchange, exchange.as_bytes())?;
+                self.check_anew(user, *vhost, Read, Exchange, exchange.as_bytes())?;
                 self.check_binding_topic(user, *vhost, exchange, routing_key)
             }
             Definition::DeclareQueue { vhost, name, server_named, arguments, .. } => {
                 if name.starts_with("amq.") && !server_named {
                     return Err(Refusal::reserved(ResourceKind::Queue, name));
                 }
-                self.check(user, *vhost, Configure, Queue, name.as_bytes())?;
+                self.check_anew(user, *vhost, Configure, Queue, name.as_bytes())?;
                 if self.queue(*vhost, name.as_bytes()).is_some() {
                     return Ok(());
                 }
                 self.check_queue_limit(*vhost, name)?;
                 let what = ResourceName { kind: ResourceKind::Queue, name, vhost: self.vhost_name(*vhost) };
                 if let Some(dead_letters) = arguments::long_string(what, arguments, DEAD_LETTER_EXCHANGE)? {
-                    self.check(user, *vhost, Read, Queue, name.as_bytes())?;
-                    self.check(user, *vhost, Write, Exchange, dead_letters)?;
+                    self.check_anew(user, *vhost, Read, Queue, name.as_bytes())?;
+                    self.check_anew(user, *vhost, Write, Exchange, dead_letters)?;
                 }
                 Ok(())
             }
-            Definition::DeleteQueue { vhost, name, .. } => self.check(user, *vhost, Configure, Queue, name.as_bytes()),
+            Definition::DeleteQueue { vhost, name, .. } => {
+                self.check_anew(user, *vhost, Configure, Queue, name.as_bytes())
+            }
             Definition::NextQueueUid(_)
             | Definition::RemoveQueue { .. }
             | Definition::Finish
@@ -245,4 +264,10 @@ impl Catalog {
             format_args!("access to {what} refused for user '{}'", self.user_name(user)),
         )
     }
+}
+
+/// The name that patterns are held against: the default exchange has none of its own.
+#[inline]
+fn permission_name(resource: Resource, name: &[u8]) -> &[u8] {
+    if name.is_empty() && resource == Resource::Exchange { b"amq.default" } else { name }
 }
