@@ -167,7 +167,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     let server = Server::start(options)?;
     let federation = federation.with_addresses(server.addresses());
     AdminServer::new(server.admin(), kept.clone(), federation).with_store(server.backup()).serve(requests)?;
-    let identity = ClusterIdentity { cluster_name: &cluster_name, store_id };
+    let identity = ClusterIdentity { cluster_name: &cluster_name, store_id, shards };
     let facts = crate::management::broker_facts(&config, &machine, &identity, server.addresses(), tls.as_ref(), &bound);
     let managed = ManagedBroker {
         operator: server.admin(),

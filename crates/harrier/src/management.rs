@@ -13,6 +13,8 @@ mod process_resources;
 mod rated;
 mod report_reader;
 mod route_links;
+mod session_worker;
+mod user_session;
 
 pub use broker_facts::{ClusterIdentity, broker_facts};
 pub use http_listeners::{BoundListeners, bind};
@@ -23,6 +25,7 @@ use config::BrokerConfig;
 use management::limits::ServerLimits;
 use management::{ApiOptions, BrokerFacts, ServerStopper};
 use report_reader::ReportReader;
+use session_worker::SessionWorker;
 use shard::{AdminHandle, SharedState};
 use std::io;
 use std::sync::Arc;
@@ -58,7 +61,8 @@ impl ManagementThread {
             hosts: config.management_hosts.clone(),
         };
         let reader = ReportReader::start(broker.operator.clone(), &broker.facts.state_folder)?;
-        let source = BrokerSource::new(broker, reader)?;
+        let sessions = SessionWorker::start(broker.operator.clone())?;
+        let source = BrokerSource::new(broker, reader, sessions)?;
         let (stopper, stop) = ServerStopper::channel();
         let serve = move || {
             let served = management::serve(bound.listeners, Box::new(source), options, ServerLimits::default(), stop);

@@ -23,6 +23,7 @@ mod change_request;
 mod changes;
 mod definition_views;
 mod definitions_file;
+mod got_message;
 mod health;
 mod json_object;
 pub mod limits;
@@ -58,6 +59,7 @@ pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 pub use api_error::ApiError;
 pub use catalog_source::CatalogSource;
 pub use changes::plan;
+pub use got_message::GotMessage;
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
     BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,

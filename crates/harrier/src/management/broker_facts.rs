@@ -14,6 +14,7 @@ const HOST_LETTERS_MAX: usize = 60;
 pub struct ClusterIdentity<'a> {
     pub cluster_name: &'a str,
     pub store_id: Option<u128>,
+    pub shards: u16,
 }
 
 /// The facts of a broker that listens at these addresses.
@@ -38,6 +39,8 @@ pub fn broker_facts(
         config_files: config.file.iter().map(|path| path.display().to_string()).collect(),
         log_files: Vec::new(),
         state_folder: config.state_folder().unwrap_or_default().to_owned(),
+        shards: identity.shards,
+        loopback_users: config.loopback_users.clone(),
         cluster_id: identity.store_id.map_or_else(|| identity.cluster_name.to_owned(), |id| format!("{id:032x}")),
     }
 }

@@ -10,17 +10,18 @@ use crate::management::process_resources::ProcessResources;
 use crate::management::rated::Rated;
 use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::federation_links;
+use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::QueueReport;
-use catalog::{Catalog, ExchangeId, QueueId, VhostId};
+use catalog::{Catalog, Definition, ExchangeId, QueueId, VhostId};
 use definitions::UnusedSections;
 use management::{
-    Action, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, LiveChannel,
-    LiveConnection, LiveConsumer, LiveFederationLink, MessageCounts, NodeResources, QueueCounts, RatedCount, Source,
-    VhostCounts, WaitingMessages,
+    Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
+    ExchangeCounts, GlobalCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink, MessageCounts,
+    NodeResources, PlannedChange, QueueCounts, RatedCount, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::limits::DEFINITION_UPDATES_MAX;
-use shard::{CatalogReplica, ShardTotals};
+use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
 
@@ -51,6 +52,7 @@ pub struct BrokerSource {
     replica: Box<CatalogReplica>,
     kept: UnusedSections,
     reader: ReportReader,
+    sessions: SessionWorker,
     tables: LiveTables,
     /// As of the last round.
     queues: QueueSums,
@@ -63,7 +65,7 @@ pub struct BrokerSource {
 impl BrokerSource {
     /// # Errors
     /// The broker has stopped, or the system has no random numbers.
-    pub fn new(broker: ManagedBroker, reader: ReportReader) -> io::Result<Self> {
+    pub fn new(broker: ManagedBroker, reader: ReportReader, sessions: SessionWorker) -> io::Result<Self> {
         let replica = broker.operator.subscribe_definitions();
         let replica = replica.ok_or_else(|| io::Error::other("the definitions are not to be had"))?;
         let random = StdRng::try_from_os_rng().map_err(io::Error::other)?;
@@ -72,6 +74,7 @@ impl BrokerSource {
             broker,
             replica,
             reader,
+            sessions,
             tables: LiveTables::default(),
             queues: QueueSums::default(),
             vhosts: HashMap::new(),
@@ -112,6 +115,98 @@ impl BrokerSource {
                 true
             }
         }
+    }
+
+    /// Begins an action.
+    ///
+    /// Definitions are waited for here: they are answered once they are on the disk, and the next request finds them.
+    fn carry_out(&mut self, action: &Action, reply: ActionReply) {
+        let mut is_second = false;
+        let outcome = loop {
+            let change = match plan(self, action) {
+                Ok(change) => change,
+                Err(error) => break Err(error),
+            };
+            match change {
+                PlannedChange::Define { definitions, kept, outcome } => {
+                    break self.define(definitions).map(|()| {
+                        if let Some(kept) = kept {
+                            self.broker.ineffective.keep(kept.clone());
+                            self.kept = kept;
+                        }
+                        outcome
+                    });
+                }
+                PlannedChange::DefineFirst(_) if is_second => {
+                    break Err(ApiError::unavailable("what was defined first is gone again"));
+                }
+                PlannedChange::DefineFirst(definitions) => match self.define(definitions) {
+                    Ok(()) => is_second = true,
+                    Err(error) => break Err(error),
+                },
+                PlannedChange::CloseConnections { connections, reason } => {
+                    break self.close_connections(&connections, &reason);
+                }
+                PlannedChange::Publish(message) => {
+                    return self.in_session(action, message.vhost, reply, SessionAction::Publish(message));
+                }
+                PlannedChange::Get(wanted) => {
+                    return self.in_session(action, wanted.vhost, reply, SessionAction::Get(wanted));
+                }
+                PlannedChange::Purge { vhost, queue } => {
+                    let queue = queue.to_string();
+                    return self.in_session(action, vhost, reply, SessionAction::Purge { queue });
+                }
+                PlannedChange::DeleteQueue(deletion) => {
+                    return self.in_session(action, deletion.vhost, reply, SessionAction::DeleteQueue(deletion));
+                }
+                PlannedChange::TestAliveness { vhost } => {
+                    return self.in_session(action, vhost, reply, SessionAction::TestAliveness);
+                }
+                PlannedChange::NameCluster(_) => {
+                    let reason =
+                        "the name of a broker is its identity for the others: cluster_name sets it at the start";
+                    break Err(ApiError::bad_request(reason));
+                }
+                PlannedChange::RestartFederationLink { .. } => {
+                    break Err(ApiError::bad_request("a link dials again by itself: it cannot be restarted"));
+                }
+                PlannedChange::ResetStatistics | PlannedChange::ResetLoginCounts => {
+                    break Err(ApiError::bad_request("counts are since the start of the broker, and are not reset"));
+                }
+            }
+        };
+        reply.send(outcome);
+    }
+
+    /// Has definitions made, durably. The others are made if some are refused, and the first refusal is told.
+    fn define(&mut self, definitions: Vec<Definition>) -> Result<(), ApiError> {
+        if definitions.is_empty() {
+            return Ok(());
+        }
+        let refusals = self.broker.operator.define(definitions);
+        let refusals = refusals.ok_or_else(|| ApiError::unavailable("the broker stops"))?;
+        self.follow_definitions();
+        refusals.first().map_or(Ok(()), |refusal| Err(ApiError::of_refusal(refusal)))
+    }
+
+    fn close_connections(&self, connections: &ConnectionsToClose, reason: &str) -> Result<ActionOutcome, ApiError> {
+        let selector = match connections {
+            ConnectionsToClose::Named(name) => ConnectionSelector::Name(name.as_str().into()),
+            ConnectionsToClose::OfUser(user) => ConnectionSelector::User((**user).into()),
+        };
+        let closed = self.broker.operator.close_connections(&selector, reason);
+        match (closed, connections) {
+            (None, _) => Err(ApiError::unavailable("the broker stops")),
+            (Some(0), ConnectionsToClose::Named(_)) => Err(ApiError::not_found()),
+            (Some(_), _) => Ok(ActionOutcome::Done),
+        }
+    }
+
+    /// Hands over what needs a session of the user in a virtual host.
+    fn in_session(&self, by: &Action, vhost: VhostId, reply: ActionReply, action: SessionAction) {
+        let vhost = self.replica.catalog().vhost_name(vhost).to_string();
+        self.sessions.begin(SessionTask { user: by.user_name.to_string(), vhost, action, reply });
     }
 
     fn sum_queues(&mut self) {
@@ -287,8 +382,7 @@ impl Source for BrokerSource {
     }
 
     fn act(&mut self, action: Action, reply: ActionReply) {
-        let _action = action;
-        reply.send(Err(ApiError::new(501, "not_implemented", "changes over HTTP are not made yet")));
+        self.carry_out(&action, reply);
     }
 }
 

@@ -182,6 +182,150 @@ fn metrics_need_no_login_and_have_an_address_of_their_own() {
 }
 
 #[test]
+fn definitions_are_made_over_http_and_are_there_at_once() {
+    for shards in ["1", "3"] {
+        let broker = ApiBroker::start(&["--shards", shards]);
+        let put = |target: &str, body: &str| request(&broker.api, "PUT", target, GUEST, body).status;
+        assert_eq!(put("/api/vhosts/v", ""), 201);
+        assert_eq!(put("/api/vhosts/v", ""), 204);
+        assert_eq!(put("/api/users/me", r#"{"password":"secret","tags":"management"}"#), 201);
+        let all = r#"{"configure":".*","write":".*","read":".*"}"#;
+        assert_eq!(put("/api/permissions/v/me", all), 201);
+        assert_eq!(put("/api/exchanges/v/x", r#"{"type":"topic","durable":true}"#), 201);
+        for number in 0..20 {
+            assert_eq!(put(&format!("/api/queues/v/q{number}"), r#"{"durable":true}"#), 201);
+        }
+        let policy = r#"{"pattern":"^q1$","definition":{"max-length":2}}"#;
+        assert_eq!(put("/api/policies/v/short", policy), 201);
+        let bound = request(&broker.api, "POST", "/api/bindings/v/e/x/q/q1", GUEST, r#"{"routing_key":"a.*"}"#);
+        assert_eq!(bound.status, 201, "{}", bound.body);
+        assert_eq!(broker.get("/api/queues/v").json().as_array().map(Vec::len), Some(20));
+        // A client of the new user, in the new virtual host, meets what was made.
+        let mut client =
+            Client::connect(&format!("amqp://me:secret@{}/v", broker.process.address)).expect("it logs in");
+        let channel = client.open_channel().expect("a channel");
+        client.confirm_select(channel).expect("confirms");
+        for body in [b"1", b"2", b"3"] {
+            client.publish(channel, &Publish::to("x", "a.b"), body).expect("sent");
+        }
+        client.wait_confirms(channel, 0).expect("confirmed");
+        let first = client.get(channel, "q1", true).expect("a queue").expect("a message");
+        assert_eq!((first.body(), first.messages_left), (&b"2"[..], 1), "the policy has dropped one");
+        let unequal = request(&broker.api, "PUT", "/api/queues/v/q1", GUEST, r#"{"durable":false}"#);
+        assert_eq!(unequal.status, 400);
+        assert!(unequal.body.contains("inequivalent arg 'durable' for queue 'q1' in vhost 'v'"), "{}", unequal.body);
+        assert_eq!(request(&broker.api, "DELETE", "/api/queues/v/q1?if-empty=true", GUEST, "").status, 400);
+        assert_eq!(request(&broker.api, "DELETE", "/api/queues/v/q1/contents", GUEST, "").status, 204);
+        assert_eq!(request(&broker.api, "DELETE", "/api/queues/v/q1?if-empty=true", GUEST, "").status, 204);
+        assert_eq!(broker.get("/api/queues/v/q1").status, 404);
+        assert_eq!(request(&broker.api, "DELETE", "/api/vhosts/v", GUEST, "").status, 204);
+        let told = loop {
+            if let Err(error) = client.next_delivery(PATIENCE) {
+                break error.to_string();
+            }
+        };
+        assert!(told.contains("320"), "{told}");
+        assert_eq!(broker.get("/api/queues/v").status, 404);
+    }
+}
+
+#[test]
+fn messages_are_published_and_got_with_the_rights_of_the_user() {
+    let broker = ApiBroker::start(&["--shards", "2"]);
+    let ask = |method: &str, target: &str, body: &str| request(&broker.api, method, target, GUEST, body);
+    assert_eq!(ask("PUT", "/api/queues/%2F/q", "{}").status, 201);
+    let message = |key: &str, body: &str| {
+        format!(
+            r#"{{"routing_key":"{key}","payload":"{body}","payload_encoding":"string","properties":{{"priority":3}}}}"#
+        )
+    };
+    let publish = |key: &str, body: &str| ask("POST", "/api/exchanges/%2F/amq.default/publish", &message(key, body));
+    for body in ["one", "two", "three"] {
+        assert_eq!(publish("q", body).json()["routed"], true);
+    }
+    assert_eq!(publish("nowhere", "lost").json()["routed"], false);
+    let get = |count: u32, mode: &str| {
+        let wanted = format!(r#"{{"count":{count},"ackmode":"{mode}","encoding":"auto"}}"#);
+        ask("POST", "/api/queues/%2F/q/get", &wanted).json()
+    };
+    let bodies = |got: &Value| {
+        let all = got.as_array().expect("a list").iter();
+        all.map(|message| message["payload"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
+    };
+    // Looking changes neither the messages nor their order, but for the mark of their delivery.
+    let first = get(2, "ack_requeue_true");
+    assert_eq!(bodies(&first), ["one", "two"]);
+    assert_eq!((&first[0]["redelivered"], &first[0]["message_count"]), (&false.into(), &2.into()), "{first}");
+    assert_eq!((&first[0]["properties"]["priority"], &first[0]["exchange"]), (&3.into(), &"".into()), "{first}");
+    let again = get(10, "reject_requeue_true");
+    assert_eq!(bodies(&again), ["one", "two", "three"]);
+    let marks: Vec<_> = (0..3).map(|at| again[at]["redelivered"].as_bool().expect("a flag")).collect();
+    assert_eq!(marks, [true, true, false]);
+    assert_eq!(bodies(&get(1, "ack_requeue_false")), ["one"]);
+    assert_eq!(bodies(&get(1, "reject_requeue_false")), ["two"]);
+    assert_eq!(bodies(&get(9, "ack_requeue_false")), ["three"]);
+    assert_eq!(get(1, "ack_requeue_false"), Value::Array(vec![]));
+    assert_eq!(ask("GET", "/api/aliveness-test/%2F", "").json()["status"], "ok");
+    // A user who may only read.
+    assert_eq!(ask("PUT", "/api/users/reader", r#"{"password":"r","tags":"management"}"#).status, 201);
+    let read = r#"{"configure":"","write":"","read":".*"}"#;
+    assert_eq!(ask("PUT", "/api/permissions/%2F/reader", read).status, 201);
+    let reader = "Authorization: Basic cmVhZGVyOnI=\r\n";
+    let refused =
+        request(&broker.api, "POST", "/api/exchanges/%2F/amq.fanout/publish", reader, &message("q", "not allowed"));
+    assert_eq!(refused.status, 401, "{}", refused.body);
+    assert_eq!(request(&broker.api, "DELETE", "/api/queues/%2F/q/contents", reader, "").status, 204);
+    // What was done leaves no connection behind.
+    broker.wait_for("/api/connections", "no connection", |connections| connections == &Value::Array(vec![]));
+}
+
+#[test]
+fn a_connection_is_closed_with_the_reason_that_was_given() {
+    let broker = ApiBroker::start(&["--shards", "2"]);
+    let mut clients = [(); 2].map(|()| broker.client());
+    let listed = broker
+        .wait_for("/api/connections", "both", |connections| connections.as_array().is_some_and(|all| all.len() == 2));
+    let name = listed[0]["name"].as_str().expect("a name").replace(' ', "%20").replace('>', "%3E");
+    let headers = format!("{GUEST}X-Reason: maintenance at noon\r\n");
+    assert_eq!(request(&broker.api, "DELETE", &format!("/api/connections/{name}"), &headers, "").status, 204);
+    broker.wait_for("/api/connections", "one", |connections| connections.as_array().is_some_and(|all| all.len() == 1));
+    assert_eq!(request(&broker.api, "DELETE", "/api/connections/username/guest", &headers, "").status, 204);
+    for client in &mut clients {
+        let told = loop {
+            if let Err(error) = client.next_delivery(PATIENCE) {
+                break error.to_string();
+            }
+        };
+        assert!(told.contains("320") && told.contains("maintenance at noon"), "{told}");
+    }
+    assert_eq!(request(&broker.api, "DELETE", "/api/connections/nobody", &headers, "").status, 404);
+}
+
+#[test]
+fn what_is_made_over_http_survives_a_restart() {
+    let folder = super::TempFolder::new("management");
+    let path = folder.path("state");
+    let words = ["--state", path.as_str()];
+    let broker = ApiBroker::start(&words);
+    let ask = |broker: &ApiBroker, method: &str, target: &str, body: &str| {
+        request(&broker.api, method, target, GUEST, body).status
+    };
+    assert_eq!(ask(&broker, "PUT", "/api/users/me", r#"{"password":"secret","tags":"monitoring"}"#), 201);
+    assert_eq!(ask(&broker, "PUT", "/api/queues/%2F/stays", r#"{"durable":true}"#), 201);
+    assert_eq!(ask(&broker, "PUT", "/api/queues/%2F/goes", r#"{"durable":false}"#), 201);
+    let message =
+        r#"{"routing_key":"stays","payload":"m","payload_encoding":"string","properties":{"delivery_mode":2}}"#;
+    assert_eq!(ask(&broker, "POST", "/api/exchanges/%2F/amq.default/publish", message), 200);
+    drop(broker);
+    let broker = ApiBroker::start(&words);
+    let me = "Authorization: Basic bWU6c2VjcmV0\r\n";
+    let found = request(&broker.api, "GET", "/api/whoami", me, "").json();
+    assert_eq!((&found["name"], &found["tags"][0]), (&"me".into(), &"monitoring".into()), "{found}");
+    broker.wait_for("/api/queues/%2F/stays", "its message", |queue| queue["messages"] == 1);
+    assert_eq!(broker.get("/api/queues/%2F/goes").status, 404);
+}
+
+#[test]
 fn an_address_that_is_taken_keeps_a_broker_from_starting_only_if_it_was_asked_for() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let taken = other.local_addr().expect("it has an address").to_string();
