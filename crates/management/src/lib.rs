@@ -17,6 +17,7 @@ mod answer;
 mod answer_bytes;
 mod api;
 mod api_error;
+mod audit_line;
 mod broker_views;
 mod catalog_source;
 mod change_request;

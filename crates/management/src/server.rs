@@ -7,6 +7,7 @@ use crate::answer::{Answer, AnswerBody};
 use crate::answer_bytes::{AnswerBytes, LongAnswerPermit, SharedSource};
 use crate::api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 use crate::api_error::ApiError;
+use crate::audit_line::AuditLine;
 use crate::limits::{
     ACCEPT_PAUSE, HEAD_BYTES_MAX, LONG_ANSWERS_MAX, REFRESH_INTERVAL, ROWS_A_PIECE, STOP_TIMEOUT,
     SUSPECT_CONNECTIONS_MAX, ServerLimits, VERIFIER_THREADS,
@@ -15,7 +16,6 @@ use crate::login_checks::{Credentials, LoginChecks, login_source};
 use crate::route::Handler;
 use crate::source::Source;
 use crate::stalled_stream::StalledStream;
-use crate::viewer::Viewer;
 use bytes::Bytes;
 use catalog::UserId;
 use hyper::body::{Body, Incoming};
@@ -293,6 +293,7 @@ async fn serve_routed(
     shared.source.borrow_mut().begin_request();
     // What the user may do has perhaps changed while the body came.
     let viewer = user.map(admit).transpose()?;
+    let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| AuditLine::new(viewer, peer, request));
     let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), &body);
     let answer = match reply {
         ApiReply::Now(answer) => answer,
@@ -302,21 +303,10 @@ async fn serve_routed(
             Err(_) => Answer::of_error(&ApiError::unavailable("the broker takes too long")),
         },
     };
-    if let Some(viewer) = viewer.filter(|_| request.is_change()) {
-        audit(&viewer, peer, request, answer.status);
+    if let Some(mut line) = line {
+        line.status = answer.status;
     }
     Ok(answer)
-}
-
-/// A line of the log for each change: who, from where, what, and what came of it. Bodies, which may have secrets, are left out.
-fn audit(viewer: &Viewer, peer: SocketAddr, request: &RoutedRequest, status: u16) {
-    let route = request.matched.route;
-    let names: Vec<_> = ["vhost", "name", "user", "source", "destination", "exchange", "component"]
-        .into_iter()
-        .filter_map(|key| Some(format!("{key}={:?}", request.matched.get(key)?)))
-        .collect();
-    let (method, pattern, names) = (route.method.name(), route.pattern, names.join(" "));
-    tracing::info!(target: "audit", user = %viewer.name, %peer, method, pattern, names, status, "a change was asked for");
 }
 
 /// The user of the request's credentials.

@@ -113,6 +113,7 @@ fn queues_are_declared_alike_or_refused_and_deleted() {
             "cannot declare queue 'another': queue limit in vhost 'v 1' (1) is reached",
         ),
     ]);
+    script.run(&[("guest", "PUT", "/api/queues/%2F/ord%0Aers", "", 400, "a name has no line breaks")]);
     let long = format!("/api/queues/%2F/{}", "q".repeat(256));
     script.run(&[("guest", "PUT", &long, "", 400, "queue name of 256 bytes, 255 are the most")]);
 }
