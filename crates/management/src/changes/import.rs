@@ -24,7 +24,7 @@ pub fn import(source: &dyn Source, file: &DefinitionsFile, vhost: Option<VhostId
         None => facts.loopback_users.iter().any(|name| **name == *user),
     };
     let mut trial = source.catalog().clone();
-    let loaded = file.load(&mut trial, facts.shards.max(1), loopback_only);
+    let loaded = file.load_changes(&mut trial, facts.shards.max(1), loopback_only);
     let mut definitions = loaded.map_err(|fault| ApiError::bad_request(fault.to_string()))?;
     if file.policies().chain(file.operator_policies()).next().is_some() {
         let mut all = AllPolicies::of(source.catalog());
@@ -35,8 +35,9 @@ pub fn import(source: &dyn Source, file: &DefinitionsFile, vhost: Option<VhostId
             all.put(true, policy.clone());
         }
         let definition = all.definition();
-        trial.execute(&definition).map_err(refused)?;
-        definitions.push(definition);
+        if trial.execute(&definition).map_err(refused)?.changed {
+            definitions.push(definition);
+        }
     }
     let new = |definition: &Definition| is_new_vhost(source.catalog(), definition);
     if definitions.iter().any(new) {
