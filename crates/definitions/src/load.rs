@@ -11,13 +11,17 @@ use catalog::{Catalog, Definition, Name, Refusal, ShardId, UserLimits, VhostId};
 struct Loader<'a> {
     catalog: &'a mut Catalog,
     taken: Vec<Definition>,
+    /// Those that change nothing are left out.
+    only_changes: bool,
 }
 
 impl Loader<'_> {
     fn execute(&mut self, path: &str, definition: Definition) -> Result<(), DefinitionsFault> {
         match self.catalog.execute(&definition) {
-            Ok(_executed) => {
-                self.taken.push(definition);
+            Ok(executed) => {
+                if executed.changed || !self.only_changes {
+                    self.taken.push(definition);
+                }
                 Ok(())
             }
             Err(Refusal { text, .. }) => Err(DefinitionsFault { path: path.to_owned(), why: text }),
@@ -43,7 +47,28 @@ impl DefinitionsFile {
         shards: u16,
         loopback_only: impl Fn(&str) -> bool,
     ) -> Result<Vec<Definition>, DefinitionsFault> {
-        let mut to = Loader { catalog, taken: Vec::new() };
+        self.load_into(Loader { catalog, taken: Vec::new(), only_changes: false }, shards, loopback_only)
+    }
+
+    /// The same for a catalog in which much of it may be already. Answers what has changed it alone.
+    ///
+    /// # Errors
+    /// As of [`load`](Self::load).
+    pub fn load_changes(
+        &self,
+        catalog: &mut Catalog,
+        shards: u16,
+        loopback_only: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Definition>, DefinitionsFault> {
+        self.load_into(Loader { catalog, taken: Vec::new(), only_changes: true }, shards, loopback_only)
+    }
+
+    fn load_into(
+        &self,
+        mut to: Loader<'_>,
+        shards: u16,
+        loopback_only: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Definition>, DefinitionsFault> {
         for Located { path, entry: name } in &self.vhosts {
             to.execute(path, Definition::CreateVhost { name: name.clone() })?;
         }

@@ -15,6 +15,11 @@ impl UnusedSections {
         self.0.iter().find(|(name, _)| name == section).map_or(&[], |(_, entries)| entries)
     }
 
+    /// The sections by name, with their entries.
+    pub fn sections(&self) -> impl Iterator<Item = (&str, &[Json])> {
+        self.0.iter().map(|(name, entries)| (&**name, &entries[..]))
+    }
+
     fn section_mut(&mut self, section: &str) -> &mut Vec<Json> {
         let at = self.0.iter().position(|(name, _)| name == section).unwrap_or_else(|| {
             self.0.push((section.to_owned(), Vec::new()));

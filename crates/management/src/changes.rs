@@ -6,6 +6,7 @@
 mod bindings;
 mod exchanges;
 mod import;
+mod kept_limits;
 mod limit_values;
 mod live_objects;
 mod messages;

@@ -107,11 +107,11 @@ pub const CLUSTER_NAME_BYTES_MAX: usize = 255;
 /// Bytes of a reason for closing a connection: it is a part of the text of `connection.close`, which has 255.
 pub const CLOSE_REASON_BYTES_MAX: usize = 200;
 
-/// Bytes of a parameter that is kept, as JSON.
-pub const PARAMETER_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a parameter that is kept, or of what is noted about a virtual host, as JSON.
+pub const PARAMETER_BYTES_MAX: usize = 16 << 10;
 
-/// Parameters of a kind that are kept: all are looked through.
-pub const PARAMETERS_KEPT_MAX: usize = 4096;
+/// Parameters of a kind that are kept: all are looked through, and copied when one changes.
+pub const PARAMETERS_KEPT_MAX: usize = 1024;
 
 /// Bytes of metrics that are made at a time, but for a family of all connections or channels.
 pub const METRICS_PIECE_BYTES: usize = 64 << 10;

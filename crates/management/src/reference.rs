@@ -30,6 +30,27 @@ field in an object, and `sort_reverse=true` turns the order round. `columns=name
 out of any answer. `disable_stats=true` leaves the counts out of queues, and with
 `enable_queue_totals=true` all but the numbers of messages.
 
+## Changes
+Bodies are JSON whatever their type says; an empty one is an object without fields, and fields that mean
+nothing are ignored. Booleans and numbers may be texts (`\"true\"`, `\"5\"`), `arguments` and
+`properties` an empty list. What the body leaves out is as in AMQP: an exchange is direct, exchanges
+and queues are transient. Names have 255 bytes at most. Queues take turns on the shards.
+- *Users*: `password`, or `password_hash` with `hashing_algorithm`
+  (`rabbit_password_hashing_sha256`, `harrier_argon2`); without either, or with an empty one, no password
+  lets the user in. `tags` is a list, or a text with commas, and must be there. A password is kept as its
+  salted SHA-256.
+- *Virtual hosts*: `description`, `tags`, `metadata`, `default_queue_type` and `tracing` are shown and
+  exported, and have no effect. One that is protected is not deleted.
+- *Bindings*: POST answers 201 with `Location`, relative to the path: destination and key of the
+  properties, escaped once more.
+- *Policies, limits, parameters*: the rules of [definitions files](operations/definitions.md). Parameters are those of
+  federation and shovels, at most PARAMETERS_KEPT of PARAMETER_BYTES bytes; they have no effect here.
+- *Definitions files* add to what is there. Policies and parameters replace those of their names;
+  exchanges and queues must be new, or the same. A file with a fault changes nothing.
+
+Each change is a line of the log, target `audit`: who, from where, route, names, and the status of the
+answer, or that the client left before there was one. Bodies and queries are not in it.
+
 ## Answers
 | status | when |
 |---|---|
@@ -39,6 +60,7 @@ out of any answer. `disable_stats=true` leaves the counts out of queues, and wit
 | 401 | no login, a wrong one, or a user without the tag or permission |
 | 403 | a browser sent a change for another site, or asked by a name that is not this host's |
 | 404, 405 | there is no such path or object; the path has other methods, which `Allow` lists |
+| 412 | the virtual host is protected from deletion |
 | 413, 414, 431 | the body, the path or the headers are too long |
 | 503 | too many connections or long answers, or the broker stops |
 ";
@@ -47,6 +69,8 @@ out of any answer. `disable_stats=true` leaves the counts out of queues, and wit
 pub fn reference() -> String {
     let mut page = HEAD
         .replace("PAGE_ROWS", &limits::PAGE_ROWS_MAX.to_string())
+        .replace("PARAMETERS_KEPT", &limits::PARAMETERS_KEPT_MAX.to_string())
+        .replace("PARAMETER_BYTES", &limits::PARAMETER_BYTES_MAX.to_string())
         .replace("PATTERN_BYTES", &limits::PATTERN_BYTES_MAX.to_string());
     for (heading, routes) in ROUTES {
         let written = write!(page, "\n## {heading}\n| method | path | tag | vhost | |\n|---|---|---|---|---|\n");

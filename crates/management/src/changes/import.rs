@@ -1,6 +1,7 @@
 //! A definitions file as a change: tried on a copy of the catalog first, so that a file with a fault changes nothing.
 
 use super::Planned;
+use super::kept_limits::{check_counts, check_entry};
 use super::policies::AllPolicies;
 use crate::api_error::ApiError;
 use crate::change_request::refused;
@@ -18,13 +19,17 @@ pub fn import(source: &dyn Source, file: &DefinitionsFile, vhost: Option<VhostId
     if vhost.is_some_and(|vhost| source.catalog().vhost_name(vhost).is_empty()) {
         return Err(ApiError::not_found());
     }
+    let new = file.kept();
+    new.sections().flat_map(|(_, entries)| entries).try_for_each(check_entry)?;
+    let kept = source.kept().with(&new);
+    check_counts(source.kept(), &kept)?;
     let facts = source.facts();
     let loopback_only = |user: &str| match source.catalog().user_by_name(user) {
         Some((_, user)) => user.loopback_only,
         None => facts.loopback_users.iter().any(|name| **name == *user),
     };
     let mut trial = source.catalog().clone();
-    let loaded = file.load(&mut trial, facts.shards.max(1), loopback_only);
+    let loaded = file.load_changes(&mut trial, facts.shards.max(1), loopback_only);
     let mut definitions = loaded.map_err(|fault| ApiError::bad_request(fault.to_string()))?;
     if file.policies().chain(file.operator_policies()).next().is_some() {
         let mut all = AllPolicies::of(source.catalog());
@@ -35,14 +40,14 @@ pub fn import(source: &dyn Source, file: &DefinitionsFile, vhost: Option<VhostId
             all.put(true, policy.clone());
         }
         let definition = all.definition();
-        trial.execute(&definition).map_err(refused)?;
-        definitions.push(definition);
+        if trial.execute(&definition).map_err(refused)?.changed {
+            definitions.push(definition);
+        }
     }
     let new = |definition: &Definition| is_new_vhost(source.catalog(), definition);
     if definitions.iter().any(new) {
         return Ok(PlannedChange::DefineFirst(definitions.into_iter().filter(new).collect()));
     }
-    let kept = source.kept().with(&file.kept());
     Ok(PlannedChange::Define { definitions, kept: Some(kept), outcome: ActionOutcome::Done })
 }
 

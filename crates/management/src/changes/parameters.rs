@@ -1,11 +1,12 @@
 //! Parameters, which are kept: of components in virtual hosts, and global ones.
 
 use super::Planned;
+use super::kept_limits::{check_counts, check_entry};
 use super::names::cluster_name;
+use crate::access::AccessDecision;
 use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, made, named};
 use crate::json_object::JsonObject;
-use crate::limits::{PARAMETER_BYTES_MAX, PARAMETERS_KEPT_MAX};
 use crate::planned_change::PlannedChange;
 use crate::source::ActionOutcome;
 use catalog::ResourceKind;
@@ -70,6 +71,7 @@ pub fn clear(request: &ChangeRequest<'_>) -> Planned {
 pub fn set_global(request: &ChangeRequest<'_>) -> Planned {
     let (name, value) = (request.matched.at("name"), value(request)?);
     if name == CLUSTER_NAME {
+        check_administrator(request)?;
         let Json::Text(name) = value else { return Err(ApiError::bad_request("value is a string")) };
         return cluster_name(name);
     }
@@ -81,20 +83,27 @@ pub fn set_global(request: &ChangeRequest<'_>) -> Planned {
 /// `DELETE /api/global-parameters/{name}`. Without a name of its own, the cluster has that of the node.
 pub fn clear_global(request: &ChangeRequest<'_>) -> Planned {
     match request.matched.at("name") {
-        CLUSTER_NAME => Ok(PlannedChange::NameCluster(request.source.facts().node.clone())),
+        CLUSTER_NAME => {
+            check_administrator(request)?;
+            Ok(PlannedChange::NameCluster(request.source.facts().node.clone()))
+        }
         _ => remove(request, GLOBAL_SECTION, &["name"]),
     }
 }
 
-fn put(request: &ChangeRequest<'_>, section: &str, identity: &[&str], entry: Json) -> Planned {
-    if entry.line().len() > PARAMETER_BYTES_MAX {
-        return Err(ApiError::bad_request(format!("a parameter has {PARAMETER_BYTES_MAX} bytes at most")));
+/// The cluster is named by administrators alone, as by its own route.
+fn check_administrator(request: &ChangeRequest<'_>) -> Result<(), ApiError> {
+    match request.catalog().is_administrator(request.user) {
+        true => Ok(()),
+        false => Err(ApiError::not_authorised(AccessDecision::NotTagged.reason())),
     }
+}
+
+fn put(request: &ChangeRequest<'_>, section: &str, identity: &[&str], entry: Json) -> Planned {
+    check_entry(&entry)?;
     let mut kept: UnusedSections = request.source.kept().clone();
     let existed = kept.put(section, identity, entry);
-    if kept.section(section).len() > PARAMETERS_KEPT_MAX {
-        return Err(ApiError::bad_request(format!("{PARAMETERS_KEPT_MAX} parameters are the most")));
-    }
+    check_counts(request.source.kept(), &kept)?;
     Ok(PlannedChange::keep(kept, made(existed)))
 }
 

@@ -1,6 +1,7 @@
 //! Virtual hosts: made with permissions for whom asks, described, protected, deleted.
 
 use super::Planned;
+use super::kept_limits::{check_counts, check_entry};
 use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, made};
 use crate::planned_change::PlannedChange;
@@ -19,11 +20,13 @@ pub fn create(request: &ChangeRequest<'_>) -> Planned {
         definitions.push(Definition::SetPermission { user, vhost, permission });
     }
     let notes = notes(request)?;
-    let kept = (!notes.is_empty()).then(|| {
-        let mut kept = request.source.kept().clone();
+    let mut kept = None;
+    if !notes.is_empty() {
+        check_entry(request.body.fields())?;
+        let kept = kept.insert(request.source.kept().clone());
         notes.into_iter().for_each(|(note, value)| kept.note_vhost(&name, note, value));
-        kept
-    });
+        check_counts(request.source.kept(), kept)?;
+    }
     Ok(PlannedChange::Define { definitions, kept, outcome: made(existed) })
 }
 

@@ -19,11 +19,14 @@ fn an_export_that_is_taken_in_elsewhere_is_exported_alike() {
     ]);
     let exported = script.export();
     let mut empty = Script::over(CatalogSource::default());
+    let mut versions = Vec::new();
     for _ in 0..2 {
         let (status, text) = empty.ask("guest", "POST", "/api/definitions", exported.line().as_bytes());
         assert_eq!((status, &*text), (204, ""), "{text}");
         assert_eq!(empty.export(), exported);
+        versions.push(empty.source.catalog.version());
     }
+    assert_eq!(versions[0], versions[1], "what is there already is not made again");
     empty.run(&[
         ("guest", "GET", "/api/vhosts/other", "", 200, r#""description":"mine","tags":["t"],"default_queue_type":"quorum","metadata":{"description":"mine","tags":["t"],"k":[1,2.5,null]}"#),
         ("guest", "DELETE", "/api/vhosts/other", "", 412, "protected"),
@@ -65,7 +68,7 @@ fn a_file_adds_to_what_is_there_and_replaces_rules_of_its_names() {
         (
             "guest",
             "GET",
-            "/api/parameters?columns=vhost,value",
+            "/api/parameters/federation-upstream?columns=vhost,value",
             "",
             200,
             r#"[{"vhost":"/","value":{"uri":"amqp://i"}},{"vhost":"v 1","value":{"uri":"amqp://u:s3cret@h"}}]"#,

@@ -259,7 +259,11 @@ fn parameters_are_checked_kept_and_cleared() {
             "/api/parameters?columns=vhost,name",
             "",
             200,
-            r#"[{"vhost":"/","name":"up"},{"vhost":"v 1","name":"new"},{"vhost":"v 1","name":"s"}]"#,
+            concat!(
+                r#"[{"vhost":"/","name":"up"},{"vhost":"v 1","name":"new"},{"vhost":"v 1","name":"s"},"#,
+                // What RabbitMQ keeps as parameters, too.
+                r#"{"vhost":"/","name":"op"},{"vhost":"v 1","name":"limits"}]"#
+            ),
         ),
         ("maker", "PUT", "/api/global-parameters/h", r#"{"value":[1]}"#, 201, ""),
         ("maker", "PUT", "/api/global-parameters/h", r#"{"value":"text"}"#, 204, ""),
@@ -271,7 +275,7 @@ fn parameters_are_checked_kept_and_cleared() {
         ("guest", "GET", "/api/global-parameters/g", "", 200, r#"{"name":"g","value":{"a":1}}"#),
     ]);
     let long = format!(r#"{{"value":"{}"}}"#, "x".repeat(management::limits::PARAMETER_BYTES_MAX));
-    script.run(&[("maker", "PUT", "/api/global-parameters/h", &long, 400, "a parameter has 65536 bytes at most")]);
+    script.run(&[("maker", "PUT", "/api/global-parameters/h", &long, 400, "a parameter has 16384 bytes at most")]);
     for number in 1..management::limits::PARAMETERS_KEPT_MAX {
         let (status, text) = script.ask("maker", "PUT", &format!("/api/global-parameters/{number}"), br#"{"value":1}"#);
         assert_eq!(status, 201, "{text}");
@@ -282,8 +286,13 @@ fn parameters_are_checked_kept_and_cleared() {
         "/api/global-parameters/more",
         r#"{"value":1}"#,
         400,
-        "4096 parameters are the most",
+        "1024 parameters are the most",
     )]);
+    let file = r#"{"global_parameters":[{"name":"more","value":1}]}"#;
+    script.run(&[("guest", "POST", "/api/definitions", file, 400, "1024 parameters are the most")]);
+    script.run(&[("guest", "POST", "/api/definitions", r#"{"global_parameters":[{"name":"g","value":2}]}"#, 204, "")]);
+    let long = format!(r#"{{"metadata":{long}}}"#);
+    script.run(&[("guest", "PUT", "/api/vhosts/new", &long, 400, "a parameter has 16384 bytes at most")]);
 }
 
 #[test]
@@ -295,6 +304,8 @@ fn the_cluster_has_the_name_that_it_is_given() {
         ("guest", "GET", "/api/global-parameters/cluster_name", "", 200, r#""value":"here""#),
         ("guest", "PUT", "/api/global-parameters/cluster_name", r#"{"value":"there"}"#, 204, ""),
         ("guest", "GET", "/api/cluster-name", "", 200, r#"{"name":"there"}"#),
+        ("maker", "PUT", "/api/global-parameters/cluster_name", r#"{"value":"x"}"#, 401, "Not authorised"),
+        ("maker", "DELETE", "/api/global-parameters/cluster_name", "", 401, "Not authorised"),
         ("guest", "PUT", "/api/global-parameters/cluster_name", r#"{"value":1}"#, 400, "value is a string"),
         ("guest", "DELETE", "/api/global-parameters/cluster_name", "", 204, ""),
         ("guest", "GET", "/api/cluster-name", "", 200, r#"{"name":"rabbit@localhost"}"#),
