@@ -32,6 +32,11 @@ impl DefinitionPublisher {
         Some(CatalogReplica { catalog: catalog.clone(), version, updates })
     }
 
+    /// The replicas outside of the shards, those included that were lost since the last change.
+    pub fn subscribers(&self) -> usize {
+        self.subscribers.len()
+    }
+
     /// Shard 0 has made a change. Subscribers that are gone, or have as many changes to make as may wait, are dropped.
     pub fn publish(&mut self, version: u64, definition: &Arc<Definition>) {
         self.subscribers.retain(|subscriber| {
@@ -156,5 +161,6 @@ mod tests {
         assert!(publisher.subscribers.is_empty(), "whoever is gone is forgotten");
         let all: Vec<_> = (0..DEFINITION_SUBSCRIBERS_MAX).map(|_| publisher.subscribe(&catalog, 0)).collect();
         assert!(all.iter().all(Option::is_some) && publisher.subscribe(&catalog, 0).is_none());
+        assert_eq!(publisher.subscribers(), DEFINITION_SUBSCRIBERS_MAX);
     }
 }

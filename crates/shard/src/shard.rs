@@ -57,7 +57,7 @@ impl Shard {
         let memory = MemoryAccount::new(options.shard);
         let mut broker = broker;
         broker.set_properties_bytes_max(options.session.properties_bytes_max());
-        if let Some(share) = shared.definition_share(options.shard) {
+        if let Some(share) = shared.definition_share(options.shard, 0) {
             broker.catalog_mut().set_definition_share(share);
         }
         let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared, memory };
@@ -318,8 +318,13 @@ impl Shard {
 
     /// A replica of the definitions for another thread, of shard 0. `None`: there are too many.
     pub fn subscribe_definitions(&mut self) -> Option<CatalogReplica> {
-        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
-        effects.replicas.subscribe(broker.catalog(), broker.definitions_version())
+        let Sessions { broker, effects, shared, options, .. } = &mut self.dispatcher.sessions;
+        let replica = effects.replicas.subscribe(broker.catalog(), broker.definitions_version())?;
+        // It takes as much memory as a shard's.
+        if let Some(share) = shared.definition_share(options.shard, effects.replicas.subscribers()) {
+            broker.catalog_mut().set_definition_share(share);
+        }
+        Some(replica)
     }
 
     /// Has connections found with the next ticks.

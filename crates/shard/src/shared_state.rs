@@ -122,11 +122,12 @@ impl SharedState {
         self.memory_bytes_max / PINNED_SHARE_DIVISOR
     }
 
-    /// What definitions may take, for the shard that executes them first; `None` for others, and if nobody counts the heap.
-    pub(crate) fn definition_share(&self, shard: ShardId) -> Option<DefinitionShare> {
+    /// What definitions may take, for the shard that executes them first, with so many replicas outside of the shards; `None` for
+    /// other shards, and if nobody counts the heap.
+    pub(crate) fn definition_share(&self, shard: ShardId, subscribers: usize) -> Option<DefinitionShare> {
         self.process.filter(|_| shard == ShardId(0)).map(|_| DefinitionShare {
             bytes_max: (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR) as usize,
-            replicas: self.shards.len(),
+            replicas: self.shards.len() + subscribers,
             queue_bytes: size_of::<Queue>(),
         })
     }
