@@ -142,6 +142,20 @@ settings! {
         /// Which of the alternative names of that type it is, counted from 0.
         tls_login_san_index: u8 = "0", SettingKind::number(0, 255);
     }
+    "Management" {
+        /// Where the management API is served over HTTP: addresses with their ports. It is RabbitMQ's, for its tools, and
+        /// asks for a user with a tag of the management. none: nowhere. If the default address cannot be bound, the broker starts without it.
+        management_listen: Vec<String> = "127.0.0.1:15672", SettingKind::List { item: "ADDRESS", least: 1 };
+        /// Where Prometheus metrics are served over HTTP, without a login: /metrics, /metrics/per-object and
+        /// /metrics/detailed. An address of management_listen serves both. none: nowhere. If the default address cannot be bound, the
+        /// broker starts without them.
+        metrics_listen: Vec<String> = "127.0.0.1:15692", SettingKind::List { item: "ADDRESS", least: 1 };
+        /// What stands in front of every path of the API, such as /broker, for proxies that pass a part of their paths on.
+        management_path_prefix: Option<String> = "", SettingKind::Text;
+        /// Names by which clients of the API may call this host, beside its addresses and localhost; * for any name. Requests to other names
+        /// are refused, so that no web page can use a browser's login under a name of its own.
+        management_hosts: Vec<String> = "", SettingKind::List { item: "NAME", least: 0 };
+    }
     "RDMA" {
         /// Whether a client over RDMA must show a token, which it is given once it has logged in by TCP or TLS. require:
         /// it must; allow: others may come directly as well, and log in over RDMA, where passwords are as readable as

@@ -74,10 +74,15 @@ fn nothing_configured_is_the_default() {
 fn every_setting_is_set_by_every_source() {
     for setting in SETTINGS {
         let (text, toml) = match setting.name {
-            "listen" => ("[::1]:1", "[\"[::1]:1\"]"),
-            "loopback_users" => ("me", "[\"me\"]"),
+            "listen" | "management_listen" | "metrics_listen" => ("[::1]:1", "[\"[::1]:1\"]"),
+            "loopback_users" | "management_hosts" => ("me", "[\"me\"]"),
             "tls_certificates" | "tls_keys" => ("a.pem", "[\"a.pem\"]"),
-            "tls_client_ca" | "tls_client_crl" | "definitions" | "state" | "cluster_name" => ("a.pem", "\"a.pem\""),
+            "tls_client_ca"
+            | "tls_client_crl"
+            | "definitions"
+            | "state"
+            | "cluster_name"
+            | "management_path_prefix" => ("a.pem", "\"a.pem\""),
             "tls_version_min" => ("1.3", "\"1.3\""),
             "tls_client_certificates" => ("required", "\"required\""),
             "tls_login_from" => ("common_name", "\"common_name\""),

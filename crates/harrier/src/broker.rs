@@ -2,6 +2,7 @@
 
 use crate::admin_server::{AdminServer, FederationAdmin, IneffectiveDefinitions};
 use crate::default_folder::default_folder;
+use crate::management::{ClusterIdentity, ManagedBroker, ManagementThread};
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
@@ -151,6 +152,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         tracing::warn!(connections_max, open_files_max, "the system allows too few open files for so many connections");
     }
     let (shards, memory_limit_bytes) = (options.shards, options.memory_bytes_max);
+    let bound = crate::management::bind(&config)?;
     // From here on signals are caught, and acted on once the broker runs.
     let signals = Signals::catch()?;
     let tls = options.tls.clone();
@@ -158,11 +160,25 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         tls::log_expiry_warnings(&tls.certificates());
     }
     let (limits, configuration) = (options.catalog.clone(), config.file.clone());
+    let store_id = options.store.as_ref().map(|store| store.id);
+    let disk_free_limit_bytes = options.store.as_ref().map_or(0, |store| store.disk_free_limit);
     let (asked, requests) = shard::request_channel();
     options.requests = Some(asked);
     let server = Server::start(options)?;
     let federation = federation.with_addresses(server.addresses());
     AdminServer::new(server.admin(), kept.clone(), federation).with_store(server.backup()).serve(requests)?;
+    let identity = ClusterIdentity { cluster_name: &cluster_name, store_id, shards };
+    let facts = crate::management::broker_facts(&config, &machine, &identity, server.addresses(), tls.as_ref(), &bound);
+    let managed = ManagedBroker {
+        operator: server.admin(),
+        shared: server.shared(),
+        ineffective: kept.clone(),
+        facts,
+        memory_limit_bytes,
+        disk_free_limit_bytes,
+    };
+    let management_addresses = bound.addresses();
+    let management = ManagementThread::start(&config, bound, managed)?;
     let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.admin());
     // On a thread of its own: it waits for the disk, and the broker may be told to stop meanwhile.
     let (hangup, hangups) = sync_channel(1);
@@ -186,6 +202,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         version = greeting::VERSION,
         cluster_name,
         addresses = server.addresses().join(" "),
+        management = management_addresses,
         shards,
         memory_limit_bytes,
         open_files_max,
@@ -195,7 +212,10 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         "harrier broker is ready"
     );
     let shared = server.shared();
-    server.join()?;
+    let ended = server.join();
+    // It answers to the end of the broker.
+    management.into_iter().for_each(ManagementThread::stop);
+    ended?;
     let CopiedBytes { bytes_in, bytes_out } = shared.copied_bytes();
     let ports = shared.port_counters();
     tracing::info!(

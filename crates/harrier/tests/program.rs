@@ -22,6 +22,8 @@ mod idle;
 mod logins;
 #[path = "program/logs.rs"]
 mod logs;
+#[path = "program/management.rs"]
+mod management;
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]

@@ -33,7 +33,7 @@ const LOCKS: [(&str, &str); 20] = [
 ];
 
 /// Files that read a clock or sleep outside tests, each with its reason.
-const CLOCKS: [(&str, &str); 21] = [
+const CLOCKS: [(&str, &str); 22] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
     ("crates/disk/src/file_disk.rs", "how long each write takes, twice a group, on the disk's own thread"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
@@ -41,6 +41,7 @@ const CLOCKS: [(&str, &str); 21] = [
     ("crates/harrier/src/admin_server/state_backup.rs", "how long nothing was written, for an administrator"),
     ("crates/harrier/src/broker.rs", "how long the start took"),
     ("crates/harrier/src/log.rs", "what repeats itself within a second"),
+    ("crates/harrier/src/management/clock.rs", "times in answers, and how often shards are asked"),
     ("crates/harrier/src/rdma/self_test.rs", "how long each step of a check took"),
     ("crates/harrier/src/route/readiness.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/tls.rs", "whether a certificate has expired"),

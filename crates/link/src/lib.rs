@@ -18,6 +18,7 @@ mod options;
 mod peer;
 pub mod sim;
 mod socket;
+mod socket_pair;
 mod tls;
 mod unix_path;
 
@@ -29,6 +30,7 @@ pub use listener::{Acceptor, Listener};
 pub use listeners::Listeners;
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use peer::PeerAddress;
+pub use socket_pair::socket_pair;
 pub use tls::{
     Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, SanType, TlsClient, TlsError, TlsServer,
     TlsServerOptions, TlsVersion,

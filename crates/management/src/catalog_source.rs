@@ -117,6 +117,8 @@ impl CatalogSource {
 impl Source for CatalogSource {
     fn refresh(&mut self) {}
 
+    fn begin_request(&mut self) {}
+
     fn catalog(&self) -> &Catalog {
         &self.catalog
     }

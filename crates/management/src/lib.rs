@@ -24,6 +24,7 @@ mod change_request;
 mod changes;
 mod definition_views;
 mod definitions_file;
+mod got_message;
 mod health;
 mod json_object;
 pub mod limits;
@@ -59,6 +60,7 @@ pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 pub use api_error::ApiError;
 pub use catalog_source::CatalogSource;
 pub use changes::plan;
+pub use got_message::GotMessage;
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
     BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,
@@ -78,6 +80,6 @@ pub use route::{Handler, HttpMethod, RequiredTag, Route, RouteScope};
 pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 pub use routes::ROUTES;
 pub use row_list::RowList;
-pub use server::{ServerStop, ServerStopper, serve};
+pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, serve};
 pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
 pub use viewer::Viewer;

@@ -208,3 +208,10 @@ pub enum Handler {
     Vhosts,
     Whoami,
 }
+
+impl Handler {
+    /// Whether it answers with Prometheus metrics.
+    pub const fn is_metrics(self) -> bool {
+        matches!(self, Self::MetricsAggregated | Self::MetricsDetailed | Self::MetricsPerObject)
+    }
+}

@@ -13,6 +13,7 @@ use crate::limits::{
     SUSPECT_CONNECTIONS_MAX, ServerLimits, VERIFIER_THREADS,
 };
 use crate::login_checks::{Credentials, LoginChecks, login_source};
+use crate::route::Handler;
 use crate::source::Source;
 use crate::stalled_stream::StalledStream;
 use bytes::Bytes;
@@ -67,6 +68,33 @@ impl ServerStop {
     }
 }
 
+/// What is served at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServedRoutes {
+    /// All but metrics.
+    Api,
+    /// Metrics alone, for which nobody logs in.
+    Metrics,
+    All,
+}
+
+impl ServedRoutes {
+    fn has(self, handler: Handler) -> bool {
+        match self {
+            ServedRoutes::Api => !handler.is_metrics(),
+            ServedRoutes::Metrics => handler.is_metrics(),
+            ServedRoutes::All => true,
+        }
+    }
+}
+
+/// A listener, and what is served there.
+#[derive(Debug)]
+pub struct HttpListener {
+    pub listener: std::net::TcpListener,
+    pub routes: ServedRoutes,
+}
+
 /// What all connections of the thread share.
 struct Shared {
     api: Api,
@@ -83,7 +111,7 @@ struct Shared {
 /// # Errors
 /// The system refuses the runtime or a listener.
 pub fn serve(
-    listeners: Vec<std::net::TcpListener>,
+    listeners: Vec<HttpListener>,
     mut source: Box<dyn Source>,
     options: ApiOptions,
     limits: ServerLimits,
@@ -101,10 +129,10 @@ pub fn serve(
     });
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
-        for listener in listeners {
+        for HttpListener { listener, routes } in listeners {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(accept(Rc::clone(&shared), listener, stop.clone()));
+            tokio::task::spawn_local(accept(Rc::clone(&shared), listener, routes, stop.clone()));
         }
         let mut stopped = stop.clone();
         while timeout(REFRESH_INTERVAL, stopped.stopped()).await.is_err() {
@@ -125,14 +153,14 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn accept(shared: Rc<Shared>, listener: TcpListener, mut stop: ServerStop) {
+async fn accept(shared: Rc<Shared>, listener: TcpListener, routes: ServedRoutes, mut stop: ServerStop) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.stopped() => return,
         };
         match accepted {
-            Ok((stream, peer)) => match OpenConnection::open(&shared, peer.ip()) {
+            Ok((stream, peer)) => match OpenConnection::open(&shared, peer.ip(), routes) {
                 Some(open) => {
                     tokio::task::spawn_local(serve_connection(open, stream, peer, stop.clone()));
                 }
@@ -151,10 +179,11 @@ async fn accept(shared: Rc<Shared>, listener: TcpListener, mut stop: ServerStop)
 struct OpenConnection {
     shared: Rc<Shared>,
     source: IpAddr,
+    routes: ServedRoutes,
 }
 
 impl OpenConnection {
-    fn open(shared: &Rc<Shared>, peer: IpAddr) -> Option<Self> {
+    fn open(shared: &Rc<Shared>, peer: IpAddr, routes: ServedRoutes) -> Option<Self> {
         let source = login_source(peer);
         let mut connections = shared.connections.borrow_mut();
         let of_source = connections.get(&source).copied().unwrap_or_default();
@@ -165,7 +194,7 @@ impl OpenConnection {
             return None;
         }
         *connections.entry(source).or_default() += 1;
-        Some(Self { shared: Rc::clone(shared), source })
+        Some(Self { shared: Rc::clone(shared), source, routes })
     }
 }
 
@@ -194,8 +223,9 @@ async fn serve_connection(open: OpenConnection, stream: TcpStream, peer: SocketA
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %peer, "an option of a socket is not set");
     }
-    let shared = &open.shared;
-    let service = service_fn(|request| async move { Ok::<_, Infallible>(serve_request(shared, peer, request).await) });
+    let (shared, routes) = (&open.shared, open.routes);
+    let serve = |request| async move { Ok::<_, Infallible>(serve_request(shared, peer, routes, request).await) };
+    let service = service_fn(serve);
     let stream = TokioIo::new(StalledStream::new(stream, shared.limits.write_timeout));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -215,7 +245,12 @@ async fn serve_connection(open: OpenConnection, stream: TcpStream, peer: SocketA
     }
 }
 
-async fn serve_request(shared: &Shared, peer: SocketAddr, request: Request<Incoming>) -> Response<AnswerBytes> {
+async fn serve_request(
+    shared: &Shared,
+    peer: SocketAddr,
+    routes: ServedRoutes,
+    request: Request<Incoming>,
+) -> Response<AnswerBytes> {
     let (parts, body) = request.into_parts();
     let is_gzip = parts.headers.get(header::ACCEPT_ENCODING).is_some_and(takes_gzip);
     let text = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -229,6 +264,7 @@ async fn serve_request(shared: &Shared, peer: SocketAddr, request: Request<Incom
         reason: text(HeaderName::from_static("x-reason")),
     };
     let answer = match shared.api.route(&head) {
+        Ok(request) if !routes.has(request.matched.route.handler) => Answer::of_error(&ApiError::not_found()),
         Ok(request) => match serve_routed(shared, peer, &parts.headers, &request, body).await {
             Ok(answer) => answer,
             Err(error) => Answer::of_error(&error),
@@ -254,7 +290,7 @@ async fn serve_routed(
         admit(user)?;
     }
     let body = if request.is_change() { read_body(shared, body).await? } else { Vec::new() };
-    shared.source.borrow_mut().refresh();
+    shared.source.borrow_mut().begin_request();
     // What the user may do has perhaps changed while the body came.
     let viewer = user.map(admit).transpose()?;
     let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| AuditLine::new(viewer, peer, request));

@@ -16,8 +16,10 @@ use tokio::sync::oneshot;
 
 /// What the API shows and does. Reading takes no time and waits for nobody; an action may.
 pub trait Source {
-    /// Takes in what has come since; called in front of each request, and every second.
+    /// Takes in what has come since; called every second.
     fn refresh(&mut self);
+    /// Takes in what has come since, in front of a request: somebody looks at the numbers.
+    fn begin_request(&mut self);
     /// A replica: it has what was changed by an action when the action is answered.
     fn catalog(&self) -> &Catalog;
     /// Parameters that have no effect here.

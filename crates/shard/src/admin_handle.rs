@@ -10,6 +10,8 @@ use crate::store_metrics::ShardStoreMetrics;
 use broker::{AdminRequest, QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal, ShardId};
 use federation::{FederationCommand, LinkStatus};
+use link::Link;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -25,11 +27,13 @@ pub struct AdminHandle {
     inboxes: Vec<ShardInbox>,
     /// How many links were ever added.
     links: Arc<AtomicUsize>,
+    /// How many connections within the process were ever made.
+    connections: Arc<AtomicUsize>,
 }
 
 impl AdminHandle {
     pub(crate) fn new(inboxes: Vec<ShardInbox>) -> Self {
-        AdminHandle { inboxes, links: Arc::default() }
+        AdminHandle { inboxes, links: Arc::default(), connections: Arc::default() }
     }
 
     /// Makes these changes, in their order, on every shard, and waits until the first shard has made them, durably if it
@@ -161,6 +165,22 @@ impl AdminHandle {
         }
         drop(reply);
         Some(closed.iter().sum())
+    }
+
+    /// Connects within the process as a user who has proved itself to the caller: the other end of the link speaks AMQP, and logs
+    /// the user in by the mechanism EXTERNAL. `label` is what the connection is called. `None`: the broker has stopped.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn connect_as(&self, user: &str, label: &str) -> Option<io::Result<Box<dyn Link>>> {
+        let shard = self.connections.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
+        match link::socket_pair(label, "in process") {
+            Ok((near, link)) => {
+                self.send(ShardId(shard as u16), InboxMessage::Connect { link, user: user.into() })?;
+                Some(Ok(near))
+            }
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn send(&self, shard: ShardId, message: InboxMessage) -> Option<()> {

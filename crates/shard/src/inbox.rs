@@ -8,6 +8,7 @@ use crate::store_metrics::ShardStoreMetrics;
 use broker::{QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{FederationCommand, LinkStatus};
+use link::Link;
 use reactor::InboxSender;
 use std::sync::mpsc::Sender;
 
@@ -34,6 +35,8 @@ pub(crate) enum InboxMessage {
     ReadQueue { vhost: Box<str>, name: Box<[u8]>, reply: Sender<QueueReport> },
     /// Asks for connections, or has them closed.
     FindConnections(ConnectionSelector, ConnectionTask),
+    /// A connection within the process of a user who has proved itself to the program.
+    Connect { link: Box<dyn Link>, user: Box<str> },
     /// The outcome of a dial.
     Dialled(DialRequest, Result<DialProgress, DialError>),
 }

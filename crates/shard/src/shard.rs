@@ -112,6 +112,18 @@ impl Shard {
         self.dispatcher.sessions.accept(link, owner, now)
     }
 
+    /// Accepts a link within the process of a user who has proved itself to the program. `None`: there are too many connections.
+    pub(crate) fn accept_in_process(
+        &mut self,
+        link: Box<dyn Link>,
+        user: &str,
+        now: Instant,
+    ) -> Option<ConnectionSlot> {
+        let sessions = &mut self.dispatcher.sessions;
+        let owner = TokenOwner { user: user.into(), is_loopback: true, is_carrier: false };
+        sessions.shared.add_connection(sessions.options.shard).then(|| sessions.accept(link, Some(owner), now))
+    }
+
     /// The link of a connection, to be registered at a poll.
     pub fn link(&mut self, slot: ConnectionSlot) -> Option<&mut Box<dyn Link>> {
         Some(&mut self.dispatcher.sessions.connections.get_mut(slot)?.link)

@@ -218,6 +218,11 @@ impl SharedState {
         self.ports_bytes() + self.heap_bytes().unwrap_or(0) + all > self.memory_bytes_max / 10 * 9
     }
 
+    /// Whether the broker ends: its clients have been told, and have time to leave.
+    pub fn is_stopping(&self) -> bool {
+        self.reactor.is_stopping()
+    }
+
     /// Why the broker ended, if its disk has failed.
     pub fn disk_failure(&self) -> Option<&str> {
         self.store.failure()

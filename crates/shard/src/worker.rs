@@ -134,6 +134,7 @@ impl Worker<InboxMessage> for ShardWorker {
                 }
             }
             InboxMessage::FindConnections(selector, task) => self.shard.find_connections(selector, task),
+            InboxMessage::Connect { link, user } => self.on_connect(link, &user, registry, now),
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
     }
@@ -302,6 +303,14 @@ impl ShardWorker {
         };
         if let Some(slot) = self.shard.on_dial_outcome(&dial, outcome, now) {
             self.register(slot, registry, now);
+        }
+    }
+
+    /// Accepts a connection within the process. If there are too many, its other end finds it closed.
+    fn on_connect(&mut self, link: Box<dyn Link>, user: &str, registry: &Registry, now: Instant) {
+        match self.shard.accept_in_process(link, user, now) {
+            Some(slot) => self.register(slot, registry, now),
+            None => tracing::warn!("connection limit reached: a connection within the process is refused"),
         }
     }
 

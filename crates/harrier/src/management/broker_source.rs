@@ -2,52 +2,86 @@
 //!
 //! Enters: a replica of the definitions, reports of the shards.  Leaves: counts and live objects, as of the last round.
 
-use crate::admin_server::IneffectiveDefinitions;
+use crate::management::ManagedBroker;
+use crate::management::clock::now_ms;
 use crate::management::live_tables::{LiveTables, add};
-use crate::management::rated::{Rated, Round};
-use crate::management::report_reader::ReadStep;
-use catalog::{Catalog, ExchangeId, QueueId, VhostId};
+use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
+use crate::management::process_resources::ProcessResources;
+use crate::management::rated::Rated;
+use crate::management::report_reader::{ReadStep, ReportReader};
+use crate::management::route_links::federation_links;
+use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
+use broker::QueueReport;
+use catalog::{Catalog, Definition, ExchangeId, QueueId, VhostId};
 use definitions::UnusedSections;
 use management::{
-    Action, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, LiveChannel,
-    LiveConnection, LiveConsumer, LiveFederationLink, MessageCounts, NodeResources, QueueCounts, RatedCount, Source,
-    VhostCounts, WaitingMessages,
+    Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
+    ExchangeCounts, GlobalCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink, MessageCounts,
+    NodeResources, PlannedChange, QueueCounts, RatedCount, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::limits::DEFINITION_UPDATES_MAX;
-use shard::{AdminHandle, CatalogReplica, SharedState, ShardTotals};
+use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::io;
+
+/// Messages that wait in some queues, and what happened to their messages.
+#[derive(Clone, Copy, Default)]
+struct QueueSums {
+    waiting: WaitingMessages,
+    messages: MessageCounts,
+    ready_bytes: u64,
+    unacknowledged_bytes: u64,
+}
+
+impl QueueSums {
+    fn add(&mut self, report: &QueueReport, waiting: WaitingMessages, messages: MessageCounts) {
+        self.waiting.ready += waiting.ready;
+        self.waiting.ready_rate += waiting.ready_rate;
+        self.waiting.unacknowledged += waiting.unacknowledged;
+        self.waiting.unacknowledged_rate += waiting.unacknowledged_rate;
+        self.messages = sum(self.messages, messages);
+        self.ready_bytes += report.ready_bytes;
+        self.unacknowledged_bytes += report.unacknowledged_bytes;
+    }
+}
 
 /// A running broker as a source.
 pub struct BrokerSource {
-    operator: AdminHandle,
-    shared: Arc<SharedState>,
+    broker: ManagedBroker,
     replica: Box<CatalogReplica>,
-    ineffective: IneffectiveDefinitions,
     kept: UnusedSections,
-    facts: BrokerFacts,
-    steps: Receiver<ReadStep>,
+    reader: ReportReader,
+    sessions: SessionWorker,
     tables: LiveTables,
-    vhosts: HashMap<VhostId, VhostCounts>,
-    memory_limit_bytes: u64,
+    /// As of the last round.
+    queues: QueueSums,
+    vhosts: HashMap<VhostId, QueueSums>,
+    links: Vec<LiveFederationLink>,
+    resources: ProcessResources,
     random: StdRng,
 }
 
 impl BrokerSource {
-    pub fn new(
-        (operator, shared): (AdminHandle, Arc<SharedState>),
-        replica: Box<CatalogReplica>,
-        ineffective: IneffectiveDefinitions,
-        (facts, memory_limit_bytes): (BrokerFacts, u64),
-        steps: Receiver<ReadStep>,
-        seed: u64,
-    ) -> Self {
-        let kept = ineffective.get();
-        let (tables, vhosts, random) = (LiveTables::default(), HashMap::new(), StdRng::seed_from_u64(seed));
-        BrokerSource { operator, shared, replica, ineffective, kept, facts, steps, tables, vhosts, memory_limit_bytes, random }
+    /// # Errors
+    /// The broker has stopped, or the system has no random numbers.
+    pub fn new(broker: ManagedBroker, reader: ReportReader, sessions: SessionWorker) -> io::Result<Self> {
+        let replica = broker.operator.subscribe_definitions();
+        let replica = replica.ok_or_else(|| io::Error::other("the definitions are not to be had"))?;
+        let random = StdRng::try_from_os_rng().map_err(io::Error::other)?;
+        Ok(BrokerSource {
+            kept: broker.ineffective.get(),
+            broker,
+            replica,
+            reader,
+            sessions,
+            tables: LiveTables::default(),
+            queues: QueueSums::default(),
+            vhosts: HashMap::new(),
+            links: Vec::new(),
+            resources: ProcessResources::default(),
+            random,
+        })
     }
 
     /// Makes the changes that have come. A replica that is lost is taken anew.
@@ -56,7 +90,7 @@ impl BrokerSource {
             match self.replica.apply(DEFINITION_UPDATES_MAX, |_, _| {}) {
                 Ok(made) if made < DEFINITION_UPDATES_MAX => return,
                 Ok(_) => {}
-                Err(_) => match self.operator.subscribe_definitions() {
+                Err(_) => match self.broker.operator.subscribe_definitions() {
                     Some(replica) => self.replica = replica,
                     // The broker ends.
                     None => return,
@@ -65,17 +99,123 @@ impl BrokerSource {
         }
     }
 
-    fn count_vhosts(&mut self) {
-        let (round, catalog) = (self.tables.round(), self.replica.catalog());
-        self.vhosts.clear();
-        for report in self.tables.queue_reports() {
-            let Some(definition) = catalog.queue_definition(report.id) else { continue };
-            let counts = self.vhosts.entry(definition.vhost).or_default();
-            counts.waiting.ready += report.ready;
-            counts.waiting.unacknowledged += report.unacknowledged;
-            counts.messages = sum(counts.messages, self.tables.queue_counts(report.id).messages);
+    /// Takes a step of the reader. True at the end of a round.
+    fn take(&mut self, step: ReadStep) -> bool {
+        match step {
+            ReadStep::Report(report) => {
+                self.tables.take(*report);
+                false
+            }
+            ReadStep::RoundEnds(end) => {
+                self.tables.end_round(self.replica.catalog());
+                self.sum_queues();
+                self.links = federation_links(&end.links, now_ms());
+                self.resources = end.resources;
+                self.kept = self.broker.ineffective.get();
+                true
+            }
         }
-        let _round = round;
+    }
+
+    /// Begins an action.
+    ///
+    /// Definitions are waited for here: they are answered once they are on the disk, and the next request finds them.
+    fn carry_out(&mut self, action: &Action, reply: ActionReply) {
+        let mut is_second = false;
+        let outcome = loop {
+            let change = match plan(self, action) {
+                Ok(change) => change,
+                Err(error) => break Err(error),
+            };
+            match change {
+                PlannedChange::Define { definitions, kept, outcome } => {
+                    break self.define(definitions).map(|()| {
+                        if let Some(kept) = kept {
+                            self.broker.ineffective.keep(kept.clone());
+                            self.kept = kept;
+                        }
+                        outcome
+                    });
+                }
+                PlannedChange::DefineFirst(_) if is_second => {
+                    break Err(ApiError::unavailable("what was defined first is gone again"));
+                }
+                PlannedChange::DefineFirst(definitions) => match self.define(definitions) {
+                    Ok(()) => is_second = true,
+                    Err(error) => break Err(error),
+                },
+                PlannedChange::CloseConnections { connections, reason } => {
+                    break self.close_connections(&connections, &reason);
+                }
+                PlannedChange::Publish(message) => {
+                    return self.in_session(action, message.vhost, reply, SessionAction::Publish(message));
+                }
+                PlannedChange::Get(wanted) => {
+                    return self.in_session(action, wanted.vhost, reply, SessionAction::Get(wanted));
+                }
+                PlannedChange::Purge { vhost, queue } => {
+                    let queue = queue.to_string();
+                    return self.in_session(action, vhost, reply, SessionAction::Purge { queue });
+                }
+                PlannedChange::DeleteQueue(deletion) => {
+                    return self.in_session(action, deletion.vhost, reply, SessionAction::DeleteQueue(deletion));
+                }
+                PlannedChange::TestAliveness { vhost } => {
+                    return self.in_session(action, vhost, reply, SessionAction::TestAliveness);
+                }
+                PlannedChange::NameCluster(_) => {
+                    let reason =
+                        "the name of a broker is its identity for the others: cluster_name sets it at the start";
+                    break Err(ApiError::bad_request(reason));
+                }
+                PlannedChange::RestartFederationLink { .. } => {
+                    break Err(ApiError::bad_request("a link dials again by itself: it cannot be restarted"));
+                }
+                PlannedChange::ResetStatistics | PlannedChange::ResetLoginCounts => {
+                    break Err(ApiError::bad_request("counts are since the start of the broker, and are not reset"));
+                }
+            }
+        };
+        reply.send(outcome);
+    }
+
+    /// Has definitions made, durably. The others are made if some are refused, and the first refusal is told.
+    fn define(&mut self, definitions: Vec<Definition>) -> Result<(), ApiError> {
+        if definitions.is_empty() {
+            return Ok(());
+        }
+        let refusals = self.broker.operator.define(definitions);
+        let refusals = refusals.ok_or_else(|| ApiError::unavailable("the broker stops"))?;
+        self.follow_definitions();
+        refusals.first().map_or(Ok(()), |refusal| Err(ApiError::of_refusal(refusal)))
+    }
+
+    fn close_connections(&self, connections: &ConnectionsToClose, reason: &str) -> Result<ActionOutcome, ApiError> {
+        let selector = match connections {
+            ConnectionsToClose::Named(name) => ConnectionSelector::Name(name.as_str().into()),
+            ConnectionsToClose::OfUser(user) => ConnectionSelector::User((**user).into()),
+        };
+        let closed = self.broker.operator.close_connections(&selector, reason);
+        match (closed, connections) {
+            (None, _) => Err(ApiError::unavailable("the broker stops")),
+            (Some(0), ConnectionsToClose::Named(_)) => Err(ApiError::not_found()),
+            (Some(_), _) => Ok(ActionOutcome::Done),
+        }
+    }
+
+    /// Hands over what needs a session of the user in a virtual host.
+    fn in_session(&self, by: &Action, vhost: VhostId, reply: ActionReply, action: SessionAction) {
+        let vhost = self.replica.catalog().vhost_name(vhost).to_string();
+        self.sessions.begin(SessionTask { user: by.user_name.to_string(), vhost, action, reply });
+    }
+
+    fn sum_queues(&mut self) {
+        (self.queues, self.vhosts) = (QueueSums::default(), HashMap::new());
+        for (report, waiting, messages) in self.tables.queues() {
+            let Some(definition) = self.replica.catalog().queue_definition(report.id) else { continue };
+            self.queues.add(report, waiting, messages);
+            self.vhosts.entry(definition.vhost).or_default().add(report, waiting, messages);
+        }
     }
 }
 
@@ -95,22 +235,23 @@ fn sum(a: MessageCounts, b: MessageCounts) -> MessageCounts {
     }
 }
 
-fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
-}
-
 impl Source for BrokerSource {
     fn refresh(&mut self) {
         self.follow_definitions();
-        loop {
-            match self.steps.try_recv() {
-                Ok(ReadStep::Report(report)) => self.tables.take(*report),
-                Ok(ReadStep::RoundEnds) => {
-                    self.tables.end_round(now_us(), self.replica.catalog());
-                    self.count_vhosts();
-                    self.kept = self.ineffective.get();
+        while let Ok(step) = self.reader.try_next() {
+            self.take(step);
+        }
+    }
+
+    fn begin_request(&mut self) {
+        let is_old = self.reader.look();
+        self.refresh();
+        if is_old {
+            // The reader does not pause before its first round; a step that does not come in time comes with the next request.
+            while let Ok(step) = self.reader.next_within(FIRST_ROUND_TIMEOUT) {
+                if self.take(step) {
+                    return;
                 }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
             }
         }
     }
@@ -124,7 +265,7 @@ impl Source for BrokerSource {
     }
 
     fn facts(&self) -> &BrokerFacts {
-        &self.facts
+        &self.broker.facts
     }
 
     fn counts(&self) -> BrokerCounts {
@@ -144,14 +285,10 @@ impl Source for BrokerSource {
             return_unroutable: total(|all| all.stats.channels.return_unroutable),
             drop_unroutable: total(|all| all.stats.channels.drop_unroutable),
         };
-        let mut waiting = WaitingMessages::default();
-        let (mut ready_bytes, mut unacknowledged_bytes) = (0, 0);
-        for queue in self.tables.queue_reports() {
-            waiting.ready += queue.ready;
-            waiting.unacknowledged += queue.unacknowledged;
-            ready_bytes += queue.ready_bytes;
-            unacknowledged_bytes += queue.unacknowledged_bytes;
-        }
+        let QueueSums { waiting, ready_bytes, unacknowledged_bytes, .. } = self.queues;
+        let limit = self.broker.memory_limit_bytes;
+        let ProcessResources { descriptors, descriptors_max, threads, threads_max, disk_free_bytes } = self.resources;
+        let disk_free_limit_bytes = self.broker.disk_free_limit_bytes;
         use broker::DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
         BrokerCounts {
             waiting,
@@ -188,19 +325,28 @@ impl Source for BrokerSource {
                 ..GlobalCounts::default()
             },
             resources: NodeResources {
-                memory_bytes: slab::resident_bytes(),
-                memory_limit_bytes: self.memory_limit_bytes,
+                memory_bytes: slab::resident_bytes().map_or(0, |bytes| bytes as u64),
+                memory_limit_bytes: limit,
+                disk_free_bytes,
+                disk_free_limit_bytes,
+                descriptors,
+                descriptors_max,
                 sockets: whole(|all| all.connections),
+                threads,
+                threads_max,
                 message_bytes: whole(|all| all.waiting_bytes),
                 ..NodeResources::default()
             },
-            has_memory_alarm: self.shared.used_bytes() > self.memory_limit_bytes,
+            has_memory_alarm: self.broker.shared.used_bytes() > limit,
+            has_disk_alarm: disk_free_limit_bytes > 0 && disk_free_bytes < disk_free_limit_bytes,
+            is_draining: self.broker.shared.is_stopping(),
             ..BrokerCounts::default()
         }
     }
 
     fn vhost_counts(&self, vhost: VhostId) -> VhostCounts {
-        self.vhosts.get(&vhost).copied().unwrap_or_default()
+        let sums = self.vhosts.get(&vhost).copied().unwrap_or_default();
+        VhostCounts { waiting: sums.waiting, messages: sums.messages, ..VhostCounts::default() }
     }
 
     fn exchange_counts(&self, exchange: ExchangeId) -> ExchangeCounts {
@@ -224,11 +370,11 @@ impl Source for BrokerSource {
     }
 
     fn federation_links(&self) -> &[LiveFederationLink] {
-        &[]
+        &self.links
     }
 
     fn now_ms(&self) -> u64 {
-        now_us() / 1_000
+        now_ms()
     }
 
     fn random(&mut self) -> u64 {
@@ -236,12 +382,11 @@ impl Source for BrokerSource {
     }
 
     fn act(&mut self, action: Action, reply: ActionReply) {
-        let _action = action;
-        reply.send(Err(ApiError::new(501, "not_implemented", "changes over HTTP are not made yet")));
+        self.carry_out(&action, reply);
     }
 }
 
 /// A count of all shards.
-fn all(shards: &[Rated<ShardTotals>], round: Round, of: fn(&ShardTotals) -> u64) -> RatedCount {
+fn all(shards: &[Rated<ShardTotals>], round: u64, of: fn(&ShardTotals) -> u64) -> RatedCount {
     shards.iter().map(|shard| shard.count(round, of)).fold(RatedCount::default(), add)
 }

@@ -2,21 +2,25 @@
 //!
 //! Enters: reports, in rounds.  Leaves: counts of queues and exchanges, and lists of live objects as of the last round.
 
-use crate::management::rated::{Rated, Round};
+use crate::management::rated::{Rated, Round, WaitingStats};
 use broker::{
     ChannelKey, ChannelReport, ChannelStats, ConsumerId, ConsumerReport, ExchangeStats, QueueReport, QueueStats,
 };
 use catalog::{Catalog, ExchangeId, QueueId, SessionId};
 use definitions::{Json, table_to_json};
-use management::{ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, QueueCounts, RatedCount, WaitingMessages};
+use management::{
+    ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, MessageCounts, QueueCounts, RatedCount, WaitingMessages,
+};
 use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals};
 use std::collections::HashMap;
-use wire::Table;
+use wire::TableRef;
 
 /// A queue as its home has told.
 struct KnownQueue {
+    home: u16,
     report: QueueReport,
     stats: Rated<QueueStats>,
+    waiting: Rated<WaitingStats>,
     /// When it last changed.
     active_us: u64,
 }
@@ -32,12 +36,34 @@ struct KnownConnection {
     traffic: Rated<ConnectionTraffic>,
 }
 
+/// When a shard has told for the first time in a round, by its own clock.
+#[derive(Default)]
+struct ShardClock {
+    round: Round,
+    told_us: u64,
+}
+
+impl ShardClock {
+    /// The round of a report of this time.
+    fn round(&mut self, number: u64, time_us: u64) -> Round {
+        if self.round.number != number {
+            let seconds = match self.told_us {
+                0 => 0.0,
+                before => time_us.saturating_sub(before) as f64 / 1e6,
+            };
+            (self.round, self.told_us) = (Round { number, seconds }, time_us);
+        }
+        self.round
+    }
+}
+
 /// All that is known of live objects.
 #[derive(Default)]
 pub struct LiveTables {
-    round: Round,
-    round_us: u64,
+    /// The last round that has ended.
+    round: u64,
     totals: Vec<Rated<ShardTotals>>,
+    clocks: Vec<ShardClock>,
     queues: HashMap<QueueId, KnownQueue>,
     channels: HashMap<(u16, ChannelKey), KnownChannel>,
     consumers: HashMap<ConsumerId, ConsumerReport>,
@@ -55,11 +81,12 @@ impl LiveTables {
     pub fn take(&mut self, report: ShardReport) {
         let shard = report.shard.0;
         let time_us = report.time_us;
-        let round = Round { number: self.round.number + 1, seconds: seconds(self.round_us, time_us) };
         let at = usize::from(shard);
         if self.totals.len() <= at {
             self.totals.resize_with(at + 1, || Rated::begin(ShardTotals::default()));
+            self.clocks.resize_with(at + 1, ShardClock::default);
         }
+        let round = self.clocks[at].round(self.round + 1, time_us);
         self.totals[at].update(report.totals, round);
         if report.connections.begins_anew {
             self.connections.retain(|id, _| id.shard.0 != shard);
@@ -82,19 +109,25 @@ impl LiveTables {
         }
         let broker = report.broker;
         if broker.queues.begins_anew {
-            // A queue is told of by its home alone: what others have told stays until its home tells that it is gone.
-            self.queues.clear();
+            self.queues.retain(|_, known| known.home != shard);
         }
         for queue in broker.queues.changed {
             match self.queues.get_mut(&queue.id) {
                 Some(known) => {
                     known.stats.update(queue.stats, round);
+                    known.waiting.update(WaitingStats::of(&queue), round);
                     known.active_us = time_us;
                     known.report = queue;
                 }
                 None => {
-                    let stats = Rated::begin(queue.stats);
-                    self.queues.insert(queue.id, KnownQueue { report: queue, stats, active_us: time_us });
+                    let known = KnownQueue {
+                        home: shard,
+                        stats: Rated::begin(queue.stats),
+                        waiting: Rated::begin(WaitingStats::of(&queue)),
+                        active_us: time_us,
+                        report: queue,
+                    };
+                    self.queues.insert(known.report.id, known);
                 }
             }
         }
@@ -135,10 +168,9 @@ impl LiveTables {
     }
 
     /// Every shard has told what had changed.
-    pub fn end_round(&mut self, time_us: u64, catalog: &Catalog) {
-        self.round = Round { number: self.round.number + 1, seconds: seconds(self.round_us, time_us) };
-        self.round_us = time_us;
-        self.exchanges.retain(|(_, id), _| catalog.exchange_definition(*id).is_some());
+    pub fn end_round(&mut self, catalog: &Catalog) {
+        self.round += 1;
+        self.exchanges.retain(|(_, id), _| catalog.exchange_info(*id).is_some());
         self.list(catalog);
     }
 
@@ -158,32 +190,27 @@ impl LiveTables {
             live_consumer(consumer, connection, queue, catalog)
         });
         self.consumer_list = consumers.collect();
-        self.consumer_list
-            .sort_by(|a, b| (&a.connection, a.channel, &a.tag).cmp(&(&b.connection, b.channel, &b.tag)));
+        self.consumer_list.sort_by(|a, b| (&a.connection, a.channel, &a.tag).cmp(&(&b.connection, b.channel, &b.tag)));
     }
 
     pub fn totals(&self) -> &[Rated<ShardTotals>] {
         &self.totals
     }
 
-    pub fn round(&self) -> Round {
+    /// The number of the last round that has ended.
+    pub fn round(&self) -> u64 {
         self.round
     }
 
     /// The counts of a queue; of one that was just declared there are none.
     pub fn queue_counts(&self, id: QueueId) -> QueueCounts {
-        let Some(KnownQueue { report, stats, active_us }) = self.queues.get(&id) else {
+        let Some(KnownQueue { report, stats, waiting, active_us, .. }) = self.queues.get(&id) else {
             return QueueCounts::default();
         };
         let consumer = |id| self.consumers.get(&id).map(|consumer| String::from_utf8_lossy(&consumer.tag).into_owned());
         let is_idle = report.consumers == 0;
         QueueCounts {
-            waiting: WaitingMessages {
-                ready: report.ready,
-                ready_rate: 0.0,
-                unacknowledged: report.unacknowledged,
-                unacknowledged_rate: 0.0,
-            },
+            waiting: waiting.waiting(self.round),
             messages_ram: report.in_memory + report.unacknowledged,
             ready_bytes: report.ready_bytes,
             unacknowledged_bytes: report.unacknowledged_bytes,
@@ -210,14 +237,14 @@ impl LiveTables {
         })
     }
 
-    /// Every queue that is known.
-    pub fn queue_reports(&self) -> impl Iterator<Item = &QueueReport> {
-        self.queues.values().map(|known| &known.report)
+    /// Every queue that is known, with the messages that wait in it and what happened to its messages.
+    pub fn queues(&self) -> impl Iterator<Item = (&QueueReport, WaitingMessages, MessageCounts)> {
+        let counted = |known: &KnownQueue| (known.waiting.waiting(self.round), known.stats.messages(self.round));
+        self.queues.values().map(move |known| {
+            let (waiting, messages) = counted(known);
+            (&known.report, waiting, messages)
+        })
     }
-}
-
-fn seconds(from_us: u64, to_us: u64) -> f64 {
-    if from_us == 0 { 0.0 } else { to_us.saturating_sub(from_us) as f64 / 1e6 }
 }
 
 pub fn add(a: RatedCount, b: RatedCount) -> RatedCount {
@@ -237,10 +264,10 @@ fn host_and_port(address: &str) -> (String, u16) {
 
 /// A table in wire form as JSON; one that cannot be read is left out.
 fn json_of(bytes: &[u8]) -> Option<Json> {
-    Table::from_bytes(bytes).ok().map(|table| table_to_json(Some(&table)))
+    TableRef::new(bytes).to_table().ok().map(|table| table_to_json(Some(&table)))
 }
 
-fn live_connection(known: &KnownConnection, round: Round, catalog: &Catalog) -> LiveConnection {
+fn live_connection(known: &KnownConnection, round: u64, catalog: &Catalog) -> LiveConnection {
     let KnownConnection { report, traffic } = known;
     let (peer_host, peer_port) = host_and_port(&report.peer_address);
     let (host, port) = host_and_port(&report.local_address);
@@ -272,7 +299,7 @@ fn live_connection(known: &KnownConnection, round: Round, catalog: &Catalog) -> 
     }
 }
 
-fn live_channel(known: &KnownChannel, connection: &ConnectionReport, round: Round, catalog: &Catalog) -> LiveChannel {
+fn live_channel(known: &KnownChannel, connection: &ConnectionReport, round: u64, catalog: &Catalog) -> LiveChannel {
     let KnownChannel { report, stats, active_us } = known;
     let (peer_host, peer_port) = host_and_port(&connection.peer_address);
     LiveChannel {

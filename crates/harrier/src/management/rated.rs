@@ -1,13 +1,13 @@
 //! Counts with their rates: what a reader knew at the last two rounds.
 
-use broker::{ChannelStats, ExchangeStats, QueueStats};
-use management::{ExchangeCounts, MessageCounts, RatedCount};
+use broker::{ChannelStats, ExchangeStats, QueueReport, QueueStats};
+use management::{ExchangeCounts, MessageCounts, RatedCount, WaitingMessages};
 
-/// The round of a reader: it asks every shard once, about each second.
+/// The round in which a shard tells what has changed, about once a second.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Round {
     pub number: u64,
-    /// Since the round before; 0 in the first one.
+    /// Since it told in the round before; 0 in the first one.
     pub seconds: f64,
 }
 
@@ -39,17 +39,49 @@ impl<T: Copy> Rated<T> {
     }
 
     /// One of the counts, with its rate in this round.
-    pub fn count(&self, round: Round, of: impl Fn(&T) -> u64) -> RatedCount {
+    pub fn count(&self, round: u64, of: impl Fn(&T) -> u64) -> RatedCount {
         let total = of(&self.now);
-        let is_moving = self.changed_in.number == round.number && self.changed_in.seconds > 0.0;
-        let rate =
-            if is_moving { total.saturating_sub(of(&self.before)) as f64 / self.changed_in.seconds } else { 0.0 };
-        RatedCount { total, rate }
+        let change = total.saturating_sub(of(&self.before));
+        RatedCount { total, rate: self.seconds(round).map_or(0.0, |seconds| change as f64 / seconds) }
+    }
+
+    /// The seconds in which it has changed, if it has in this round.
+    fn seconds(&self, round: u64) -> Option<f64> {
+        let is_moving = self.changed_in.number == round && self.changed_in.seconds > 0.0;
+        is_moving.then_some(self.changed_in.seconds)
+    }
+}
+
+/// Messages that wait in a queue, which become fewer as well.
+#[derive(Clone, Copy, Default)]
+pub struct WaitingStats {
+    ready: u64,
+    unacknowledged: u64,
+}
+
+impl WaitingStats {
+    pub fn of(report: &QueueReport) -> Self {
+        WaitingStats { ready: report.ready, unacknowledged: report.unacknowledged }
+    }
+}
+
+impl Rated<WaitingStats> {
+    pub fn waiting(&self, round: u64) -> WaitingMessages {
+        let rate = |of: fn(&WaitingStats) -> u64| {
+            let change = of(&self.now) as f64 - of(&self.before) as f64;
+            self.seconds(round).map_or(0.0, |seconds| change / seconds)
+        };
+        WaitingMessages {
+            ready: self.now.ready,
+            ready_rate: rate(|stats| stats.ready),
+            unacknowledged: self.now.unacknowledged,
+            unacknowledged_rate: rate(|stats| stats.unacknowledged),
+        }
     }
 }
 
 impl Rated<ChannelStats> {
-    pub fn messages(&self, round: Round) -> MessageCounts {
+    pub fn messages(&self, round: u64) -> MessageCounts {
         let count = |of: fn(&ChannelStats) -> u64| self.count(round, of);
         MessageCounts {
             publish: count(|stats| stats.publish),
@@ -68,7 +100,7 @@ impl Rated<ChannelStats> {
 }
 
 impl Rated<QueueStats> {
-    pub fn messages(&self, round: Round) -> MessageCounts {
+    pub fn messages(&self, round: u64) -> MessageCounts {
         let count = |of: fn(&QueueStats) -> u64| self.count(round, of);
         MessageCounts {
             publish: count(|stats| stats.publish),
@@ -85,7 +117,7 @@ impl Rated<QueueStats> {
 }
 
 impl Rated<ExchangeStats> {
-    pub fn counts(&self, round: Round) -> ExchangeCounts {
+    pub fn counts(&self, round: u64) -> ExchangeCounts {
         ExchangeCounts {
             publish_in: self.count(round, |stats| stats.publish_in),
             publish_out: self.count(round, |stats| stats.publish_out),
@@ -95,14 +127,14 @@ impl Rated<ExchangeStats> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rated, Round};
+    use super::{Rated, Round, WaitingStats};
 
     #[test]
     fn a_count_that_stands_still_has_no_rate() {
         let round = |number| Round { number, seconds: 2.0 };
         let mut rated = Rated::begin(10u64);
         let told = |rated: &Rated<u64>, number| {
-            let count = rated.count(round(number), |count| *count);
+            let count = rated.count(number, |count| *count);
             (count.total, count.rate)
         };
         assert_eq!(told(&rated, 1), (10, 0.0), "what was counted before it was known has no rate");
@@ -112,5 +144,16 @@ mod tests {
         assert_eq!(told(&rated, 2), (16, 0.0));
         rated.update(18, round(2));
         assert_eq!(told(&rated, 2), (18, 1.0));
+    }
+
+    #[test]
+    fn a_queue_that_drains_has_a_negative_rate() {
+        let mut rated = Rated::begin(WaitingStats { ready: 10, unacknowledged: 1 });
+        let round = Round { number: 1, seconds: 2.0 };
+        rated.update(WaitingStats { ready: 4, unacknowledged: 7 }, round);
+        let waiting = rated.waiting(1);
+        assert_eq!((waiting.ready, waiting.ready_rate), (4, -3.0));
+        assert_eq!((waiting.unacknowledged, waiting.unacknowledged_rate), (7, 3.0));
+        assert_eq!(rated.waiting(2).ready_rate, 0.0);
     }
 }

@@ -1,36 +1,133 @@
-//! The thread that asks the shards for their reports.
+//! The thread that asks the shards for their reports, as long as somebody looks at them.
 //!
 //! Enters: reports of the shards.  Leaves: rounds of them, through a bounded channel.
 
-use crate::management::limits::REPORTS_WAITING_MAX;
+use crate::management::clock::now;
+use crate::management::management_limits::{LOOKING_TIMEOUT, REPORTS_WAITING_MAX, ROUND_INTERVAL};
+use crate::management::process_resources::ProcessResources;
+use federation::LinkStatus;
 use shard::{AdminHandle, ShardReport};
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
-
-/// How often each shard is asked.
-const ROUND: Duration = Duration::from_secs(1);
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A step of a reader.
 pub enum ReadStep {
     Report(Box<ShardReport>),
     /// Every shard has told everything that had changed.
-    RoundEnds,
+    RoundEnds(Box<RoundEnd>),
 }
 
-/// Starts the thread. It ends when the broker does, or when nobody takes what it reads.
-///
-/// # Errors
-/// The system refuses a thread.
-pub fn read_reports(operator: AdminHandle) -> io::Result<Receiver<ReadStep>> {
-    let (steps, read) = sync_channel(REPORTS_WAITING_MAX);
-    let run = move || while read_round(&operator, &steps).is_some() {};
-    std::thread::Builder::new().name("reports".to_owned()).spawn(run)?;
-    Ok(read)
+/// What is read once a round.
+pub struct RoundEnd {
+    pub links: Vec<LinkStatus>,
+    pub resources: ProcessResources,
 }
 
-/// One round, and the pause behind it. `None`: the broker has stopped, or nobody takes it.
-fn read_round(operator: &AdminHandle, steps: &SyncSender<ReadStep>) -> Option<()> {
+/// Whether somebody looks.
+#[derive(Default)]
+struct Interest {
+    state: Mutex<InterestState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct InterestState {
+    looked_at: Option<Instant>,
+    is_over: bool,
+}
+
+impl Interest {
+    fn state(&self) -> MutexGuard<'_, InterestState> {
+        // Nobody panics with the lock held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut InterestState)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    /// Waits until a round is due that somebody looks at. False: nobody ever will.
+    fn wait_for_round(&self, last_round: Option<Instant>) -> bool {
+        let mut state = self.state();
+        loop {
+            if state.is_over {
+                return false;
+            }
+            let now = now();
+            let is_looking = state.looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOKING_TIMEOUT);
+            let rest = last_round.map_or(Duration::ZERO, |at| (at + ROUND_INTERVAL).saturating_duration_since(now));
+            if is_looking && rest.is_zero() {
+                return true;
+            }
+            state = if is_looking {
+                self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+    }
+}
+
+/// The end at which what is read arrives. When it is dropped, the thread ends.
+pub struct ReportReader {
+    steps: Receiver<ReadStep>,
+    interest: Arc<Interest>,
+}
+
+impl ReportReader {
+    /// Starts the thread, which ends when the broker does as well.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(operator: AdminHandle, state_folder: &str) -> io::Result<Self> {
+        let (sender, steps) = sync_channel(REPORTS_WAITING_MAX);
+        let interest = Arc::new(Interest::default());
+        let (wanted, folder) = (Arc::clone(&interest), state_folder.to_owned());
+        let run = move || {
+            let mut last_round = None;
+            while wanted.wait_for_round(last_round) {
+                last_round = Some(now());
+                if read_round(&operator, &folder, &sender).is_none() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("reports".to_owned()).spawn(run)?;
+        Ok(ReportReader { steps, interest })
+    }
+
+    /// Somebody looks. True if nobody did until now, so that what is known is old.
+    pub fn look(&self) -> bool {
+        let now = now();
+        let mut was_looking = false;
+        self.interest.change(|state| {
+            let before = state.looked_at.replace(now);
+            was_looking = before.is_some_and(|at| now.saturating_duration_since(at) < LOOKING_TIMEOUT);
+        });
+        !was_looking
+    }
+
+    pub fn try_next(&self) -> Result<ReadStep, TryRecvError> {
+        self.steps.try_recv()
+    }
+
+    /// The next step, waiting so long for it.
+    pub fn next_within(&self, time: Duration) -> Result<ReadStep, RecvTimeoutError> {
+        self.steps.recv_timeout(time)
+    }
+}
+
+impl Drop for ReportReader {
+    fn drop(&mut self) {
+        self.interest.change(|state| state.is_over = true);
+    }
+}
+
+/// One round. `None`: the broker has stopped, or nobody takes it.
+fn read_round(operator: &AdminHandle, folder: &str, steps: &SyncSender<ReadStep>) -> Option<()> {
     for shard in 0..operator.shards() {
         loop {
             let report = operator.report(catalog::ShardId(shard))?;
@@ -41,7 +138,6 @@ fn read_round(operator: &AdminHandle, steps: &SyncSender<ReadStep>) -> Option<()
             }
         }
     }
-    steps.send(ReadStep::RoundEnds).ok()?;
-    std::thread::sleep(ROUND);
-    Some(())
+    let end = RoundEnd { links: operator.link_statuses()?, resources: ProcessResources::read(folder) };
+    steps.send(ReadStep::RoundEnds(Box::new(end))).ok()
 }

@@ -46,8 +46,9 @@ impl LoggingBroker {
     }
 
     fn address(&self) -> String {
-        let port = self.ready.rsplit_once("127.0.0.1:").expect("its address").1;
-        format!("127.0.0.1:{}", port.split('"').next().unwrap_or_default())
+        let addresses = self.ready.split_once("addresses").expect("its addresses").1;
+        let port = addresses.split_once("127.0.0.1:").expect("its address").1;
+        format!("127.0.0.1:{}", port.split(['"', ' ']).next().unwrap_or_default())
     }
 
     fn stop(&self) {

@@ -4,8 +4,8 @@
 use catalog::{Definition, Name, Password};
 use definitions::Json;
 use management::{
-    ApiOptions, CatalogSource, ListenerFacts, LiveChannel, LiveConnection, LiveConsumer, QueueCounts, RatedCount,
-    ServerStopper, WaitingMessages, serve,
+    ApiOptions, CatalogSource, HttpListener, ListenerFacts, LiveChannel, LiveConnection, LiveConsumer, QueueCounts,
+    RatedCount, ServedRoutes, ServerStopper, WaitingMessages, serve,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -132,7 +132,8 @@ impl TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
         let (stopper, stop) = ServerStopper::channel();
-        let serve = move || serve(vec![listener], Box::new(source()), options, limits, stop).expect("the server runs");
+        let listeners = vec![HttpListener { listener, routes: ServedRoutes::All }];
+        let serve = move || serve(listeners, Box::new(source()), options, limits, stop).expect("the server runs");
         let thread = std::thread::spawn(serve);
         Self { address, stopper: Some(stopper), thread: Some(thread) }
     }

@@ -1,0 +1,26 @@
+//! Limits of the management threads.
+
+use std::time::Duration;
+
+/// Pieces of reports that wait for the management thread; the reader of reports waits then, and no shard does.
+pub const REPORTS_WAITING_MAX: usize = 64;
+
+/// How often each shard is asked, while somebody looks at the numbers.
+pub const ROUND_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time after which nobody looks any more, and the shards are asked no more.
+pub const LOOKING_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time that the first request after such a pause waits for numbers of now; it is answered with older ones then.
+pub const FIRST_ROUND_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Requests for messages that wait for their thread; the next one gets 503.
+pub const SESSION_TASKS_WAITING_MAX: usize = 64;
+
+/// The time in which the broker answers such a request.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of bodies after which one request gets no more messages.
+pub const GOT_BYTES_MAX: usize = 64 << 20;
+
+const _: () = assert!(SESSION_TIMEOUT.as_secs() < management::limits::ACTION_TIMEOUT.as_secs());
