@@ -9,6 +9,7 @@ mod clock;
 mod http_listeners;
 mod live_tables;
 mod management_limits;
+mod node_history;
 mod process_resources;
 mod rated;
 mod report_reader;

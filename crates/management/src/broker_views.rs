@@ -91,13 +91,23 @@ fn contexts(source: &dyn Source) -> Json {
             .text("node", &facts.node)
             .text("ip", &of.ip_address)
             .text("port", &of.port.to_string())
+            .text("protocol", of.protocol)
+            .text("cowboy_opts", "[]")
+            .put("ssl_opts", Json::List(Vec::new()))
             .build()
     };
     Json::List(http.map(context).collect())
 }
 
 fn exchange_types() -> Json {
-    let kind = |name: &str| JsonObject::new().text("name", name).text("description", "").flag("enabled", true).build();
+    let kind = |name: &str| {
+        JsonObject::new()
+            .text("name", name)
+            .text("description", "")
+            .text("internal_purpose", "")
+            .flag("enabled", true)
+            .build()
+    };
     Json::List(EXCHANGE_TYPES.into_iter().map(kind).collect())
 }
 
@@ -123,7 +133,7 @@ pub fn overview(source: &dyn Source, sees_others: bool) -> Json {
         .text("cluster_name", &facts.cluster_name)
         .text("erlang_version", ERLANG_VERSION)
         .text("erlang_full_version", &format!("{PRODUCT_NAME} {}", facts.product_version))
-        .flag("release_series_support_status", true)
+        .text("release_series_support_status", "supported")
         .flag("disable_stats", false)
         .flag("is_op_policy_updating_enabled", true)
         .flag("enable_queue_totals", false)
@@ -155,7 +165,7 @@ fn retention() -> Json {
 /// The node.
 pub fn node(source: &dyn Source) -> Json {
     let (facts, counts) = (source.facts(), source.counts());
-    let resources = counts.resources;
+    let (resources, rates) = (counts.resources, counts.resource_rates);
     let application =
         JsonObject::new().text("name", "rabbit").text("description", "RabbitMQ").text("version", RABBITMQ_VERSION);
     let mechanism =
@@ -171,16 +181,21 @@ pub fn node(source: &dyn Source) -> Json {
         .int("run_queue", 0)
         .text("rates_mode", "basic")
         .int("fd_used", resources.descriptors)
+        .rate("fd_used", rates.descriptors)
         .int("fd_total", resources.descriptors_max)
         .int("sockets_used", resources.sockets)
+        .rate("sockets_used", rates.sockets)
         .int("sockets_total", resources.descriptors_max)
         .int("proc_used", resources.threads)
+        .rate("proc_used", rates.threads)
         .int("proc_total", resources.threads_max)
         .int("mem_used", resources.memory_bytes)
+        .rate("mem_used", rates.memory_bytes)
         .int("mem_limit", resources.memory_limit_bytes)
         .flag("mem_alarm", counts.has_memory_alarm)
         .text("mem_calculation_strategy", "rss")
         .int("disk_free", resources.disk_free_bytes)
+        .rate("disk_free", rates.disk_free_bytes)
         .int("disk_free_limit", resources.disk_free_limit_bytes)
         .flag("disk_free_alarm", counts.has_disk_alarm)
         .put("partitions", Json::List(Vec::new()))

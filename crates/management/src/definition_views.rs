@@ -186,3 +186,22 @@ pub fn policy(policy: &Policy) -> Json {
         .put("priority", Json::Int(policy.priority))
         .build()
 }
+
+/// A policy of the operator as the parameter that it is to RabbitMQ.
+pub fn operator_policy_parameter(policy: &Policy) -> Json {
+    let value = JsonObject::new()
+        .text("pattern", &policy.pattern)
+        .text("apply-to", policy.apply_to.name())
+        .put("definition", table_to_json(Some(&policy.definition)))
+        .put("priority", Json::Int(policy.priority));
+    parameter(&policy.vhost, "operator_policy", &policy.name, value.build())
+}
+
+/// The limits of a virtual host as the parameter that they are to RabbitMQ.
+pub fn limits_parameter(vhost: &str, of: &VhostLimits) -> Json {
+    parameter(vhost, "vhost-limits", "limits", vhost_limits(of))
+}
+
+fn parameter(vhost: &str, component: &str, name: &str, value: Json) -> Json {
+    JsonObject::new().text("vhost", vhost).text("component", component).text("name", name).put("value", value).build()
+}

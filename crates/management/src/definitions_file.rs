@@ -20,7 +20,10 @@ pub fn whole(source: &dyn Source, query: &Query, key: &[u8; 32]) -> Result<Answe
     download(head(snapshot(source, None, key)), query)
 }
 
-/// Those of one virtual host, whose name the entries leave out, as RabbitMQ writes them.
+/// Sections of a virtual host's file whose entries name it nevertheless, as RabbitMQ's do.
+const STAY_WHOLE: [&str; 2] = ["parameters", "policies"];
+
+/// Those of one virtual host, whose name most entries leave out, as RabbitMQ writes them.
 ///
 /// # Errors
 /// The query is malformed.
@@ -30,7 +33,9 @@ pub fn of_vhost(source: &dyn Source, vhost: VhostId, query: &Query, key: &[u8; 3
     };
     let sections = sections.into_iter().filter(|(name, _)| name != "vhosts").map(|(name, section)| {
         let entries = match section {
-            Json::List(entries) => Json::List(entries.into_iter().map(without_vhost).collect()),
+            Json::List(entries) if !STAY_WHOLE.contains(&&*name) => {
+                Json::List(entries.into_iter().map(without_vhost).collect())
+            }
             other => other,
         };
         (name, entries)

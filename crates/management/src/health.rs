@@ -45,6 +45,11 @@ pub fn in_service(source: &dyn Source) -> Answer {
     }
 }
 
+/// No other node needs this one.
+pub fn single_node() -> Answer {
+    answer(200, JsonObject::new().text("status", "ok").text("reason", "single node cluster"))
+}
+
 /// All virtual hosts that there are run.
 pub fn vhosts() -> Answer {
     ok()

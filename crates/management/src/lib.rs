@@ -64,8 +64,8 @@ pub use got_message::GotMessage;
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
     BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,
-    LiveConsumer, LiveFederationLink, LoginCounts, MessageCounts, NodeResources, QueueCounts, RatedCount, VhostCounts,
-    WaitingMessages,
+    LiveConsumer, LiveFederationLink, LoginCounts, MessageCounts, NodeResourceRates, NodeResources, QueueCounts,
+    RatedCount, VhostCounts, WaitingMessages,
 };
 pub use login_checks::{Credentials, LoginChecks};
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};

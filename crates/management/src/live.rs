@@ -76,6 +76,9 @@ pub struct QueueCounts {
     /// Of the messages, those in memory, and those that survive a restart.
     pub messages_ram: u64,
     pub messages_persistent: u64,
+    /// Of those that wait, those that are on the disk alone, and bytes of their bodies.
+    pub messages_paged_out: u64,
+    pub paged_out_bytes: u64,
     /// Bytes of bodies.
     pub ready_bytes: u64,
     pub unacknowledged_bytes: u64,
@@ -166,6 +169,16 @@ pub struct NodeResources {
     pub connection_bytes: u64,
 }
 
+/// How what the process has changes, a second: less is negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NodeResourceRates {
+    pub memory_bytes: f64,
+    pub disk_free_bytes: f64,
+    pub descriptors: f64,
+    pub sockets: f64,
+    pub threads: f64,
+}
+
 /// What RabbitMQ's global counters count, since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalCounts {
@@ -208,6 +221,7 @@ pub struct BrokerCounts {
     pub global: GlobalCounts,
     pub logins: Vec<LoginCounts>,
     pub resources: NodeResources,
+    pub resource_rates: NodeResourceRates,
     pub has_memory_alarm: bool,
     pub has_disk_alarm: bool,
     /// The broker ends when its clients have left.

@@ -28,6 +28,8 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .flag("ssl", is_tls)
         .put("ssl_protocol", Json::Null)
         .put("ssl_cipher", Json::Null)
+        .put("ssl_hash", Json::Null)
+        .put("ssl_key_exchange", Json::Null)
         .put("peer_cert_subject", Json::Null)
         .put("peer_cert_issuer", Json::Null)
         .put("peer_cert_validity", Json::Null)
@@ -42,6 +44,7 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .int("send_cnt", of.sent_packets)
         .int("send_pend", of.pending_bytes)
         .int("reductions", 0)
+        .rate("reductions", 0.0)
         .put("garbage_collection", empty())
         .text("transport", of.transport)
         .int("shard", of.shard)
@@ -79,6 +82,8 @@ pub fn channel(source: &dyn Source, of: &LiveChannel) -> Json {
         .int("messages_uncommitted", of.uncommitted)
         .int("acks_uncommitted", of.acks_uncommitted)
         .int("pending_raft_commands", 0)
+        .int("reductions", 0)
+        .rate("reductions", 0.0)
         .put("message_stats", message_stats(&of.messages).build());
     match of.idle_since_ms {
         Some(at) => object.text("idle_since", &iso_time(at)).build(),

@@ -57,8 +57,11 @@ pub fn queue(source: &dyn Source, id: QueueId, detail: QueueDetail) -> Option<Js
     match detail {
         QueueDetail::Declared => Some(object.build()),
         QueueDetail::Totals => {
-            let waiting = source.queue_counts(id).waiting;
+            let counts = source.queue_counts(id);
+            let waiting = counts.waiting;
             let object = object
+                .text("state", state(&counts))
+                .maybe_text("policy", queue.policy.as_deref().and_then(|policy| policy.policy.as_deref()))
                 .int("messages", waiting.total())
                 .int("messages_ready", waiting.ready)
                 .int("messages_unacknowledged", waiting.unacknowledged);
@@ -68,16 +71,23 @@ pub fn queue(source: &dyn Source, id: QueueId, detail: QueueDetail) -> Option<Js
     }
 }
 
-fn with_counts(object: JsonObject, source: &dyn Source, queue: &QueueDefinition, counts: &QueueCounts) -> JsonObject {
-    let node = &*source.facts().node;
-    let state = match (counts.is_closed, counts.idle_since_ms) {
+fn state(counts: &QueueCounts) -> &'static str {
+    match (counts.is_closed, counts.idle_since_ms) {
         (true, _) => "down",
         (false, Some(_)) => "idle",
         (false, None) => "running",
-    };
+    }
+}
+
+fn with_counts(object: JsonObject, source: &dyn Source, queue: &QueueDefinition, counts: &QueueCounts) -> JsonObject {
+    let node = &*source.facts().node;
     let object = policies(waiting(object, &counts.waiting), queue.policy.as_deref())
-        .text("state", state)
+        .text("state", state(counts))
         .int("messages_ram", counts.messages_ram)
+        .int("messages_ready_ram", counts.messages_ram.saturating_sub(counts.waiting.unacknowledged))
+        .int("messages_unacknowledged_ram", counts.waiting.unacknowledged)
+        .int("messages_paged_out", counts.messages_paged_out)
+        .int("message_bytes_paged_out", counts.paged_out_bytes)
         .int("messages_persistent", counts.messages_persistent)
         .int("message_bytes", counts.ready_bytes + counts.unacknowledged_bytes)
         .int("message_bytes_ready", counts.ready_bytes)
@@ -90,12 +100,14 @@ fn with_counts(object: JsonObject, source: &dyn Source, queue: &QueueDefinition,
         .put("consumer_capacity", Json::Float(counts.consumer_capacity))
         .int("memory", counts.memory)
         .int("reductions", 0)
+        .rate("reductions", 0.0)
         .maybe_text("exclusive_consumer_tag", counts.exclusive_consumer_tag.as_deref())
         .maybe_text("single_active_consumer_tag", counts.single_active_consumer_tag.as_deref())
         .put("head_message_timestamp", counts.head_message_timestamp.map_or(Json::Null, |at| Json::Int(at as i64)))
         .put("message_stats", message_stats(&counts.messages).build())
         .put("slave_nodes", Json::List(Vec::new()))
         .put("synchronised_slave_nodes", Json::List(Vec::new()))
+        .put("recoverable_slaves", Json::List(Vec::new()))
         .text("leader", node)
         .put("members", Json::List(vec![Json::text(node)]))
         .put("online", Json::List(vec![Json::text(node)]))

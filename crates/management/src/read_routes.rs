@@ -76,7 +76,8 @@ impl Reader<'_> {
             H::Consumers => self.consumers(),
             H::Exchanges => self.exchanges(),
             H::Exchange => self.exchange_id().and_then(|id| {
-                definition_views::exchange(self.source, id).map_or_else(missing, |exchange| self.object(exchange))
+                let exchange = definition_views::exchange(self.source, id);
+                exchange.map_or_else(missing, |exchange| self.object(with_lists(exchange, ["incoming", "outgoing"])))
             }),
             H::Queues => self.queues(),
             H::Queue => self.queue_id().and_then(|id| self.queue(id)),
@@ -107,6 +108,7 @@ impl Reader<'_> {
             H::UsersWithoutPermissions => self.list(self.users(|user| user.permissions().next().is_none())),
             H::User => self.user().and_then(|user| self.object(definition_views::user(user, self.key))),
             H::CheckAlarms => Ok(health::alarms(self.source)),
+            H::CheckSingleNode => Ok(health::single_node()),
             H::CheckVhosts => Ok(health::vhosts()),
             H::CheckInService => Ok(health::in_service(self.source)),
             H::CheckPortListener => health::port_listener(self.source, self.matched),
@@ -231,9 +233,8 @@ impl Reader<'_> {
         let Some(Json::Object(mut fields)) = queue(self.source, id, QueueDetail::Full) else { return missing() };
         let consumers = self.source.consumers().iter().filter(|consumer| consumer.queue == id);
         let consumers = consumers.filter_map(|consumer| live_views::consumer(self.source, consumer)).collect();
-        let more = [("consumer_details", consumers), ("deliveries", Vec::new()), ("incoming", Vec::new())];
-        fields.extend(more.map(|(key, list)| (key.to_owned(), Json::List(list))));
-        self.object(Json::Object(fields))
+        fields.push(("consumer_details".to_owned(), Json::List(consumers)));
+        self.object(with_lists(Json::Object(fields), ["deliveries", "incoming"]))
     }
 
     fn exchanges(&self) -> Read {
@@ -383,7 +384,8 @@ impl Reader<'_> {
         Ok(users.map(entry).collect())
     }
 
-    /// Parameters without an effect, as they were written, of the component, virtual host and name of the path.
+    /// Parameters of the component, virtual host and name of the path: those without an effect as they were written, and what
+    /// RabbitMQ keeps as parameters, too: policies of the operator, and limits of virtual hosts.
     fn parameters(&self) -> Vec<Row> {
         let catalog = self.source.catalog();
         let is = |entry: &Json, key: &str| {
@@ -394,10 +396,16 @@ impl Reader<'_> {
             Some(Json::Text(name)) => catalog.vhost_by_name(name).is_some_and(|vhost| self.sees_in(vhost)),
             _ => false,
         };
-        let kept = self.source.kept().section("parameters").iter();
-        let kept =
-            kept.filter(|entry| is_seen(entry) && ["component", "vhost", "name"].iter().all(|key| is(entry, key)));
-        let shown = kept.cloned().map(|entry| match self.viewer.is_some_and(|viewer| viewer.tags.administrator) {
+        let kept = self.source.kept().section("parameters").iter().cloned();
+        let policies = catalog.policies().filter(|(_, is_operator)| *is_operator);
+        let policies = policies.map(|(policy, _)| definition_views::operator_policy_parameter(policy));
+        let limits = catalog.vhosts().filter_map(|(id, name)| {
+            let limits = catalog.vhost_limits(id);
+            (limits != catalog::VhostLimits::default()).then(|| definition_views::limits_parameter(name, &limits))
+        });
+        let all = kept.chain(policies).chain(limits);
+        let all = all.filter(|entry| is_seen(entry) && ["component", "vhost", "name"].iter().all(|key| is(entry, key)));
+        let shown = all.map(|entry| match self.viewer.is_some_and(|viewer| viewer.tags.administrator) {
             true => entry,
             false => masked(entry),
         });
@@ -450,7 +458,7 @@ impl Reader<'_> {
         let consumers = self.source.consumers().iter().filter(of);
         let consumers = consumers.filter_map(|consumer| live_views::consumer(self.source, consumer)).collect();
         fields.push(("consumer_details".to_owned(), Json::List(consumers)));
-        self.object(Json::Object(fields))
+        self.object(with_lists(Json::Object(fields), ["deliveries", "publishes"]))
     }
 
     fn consumers(&self) -> Read {
@@ -481,6 +489,13 @@ impl ListScope<'_> {
     fn has(&self, vhost: &str) -> bool {
         self.only.is_none_or(|only| self.source.catalog().vhost_by_name(vhost) == Some(only))
     }
+}
+
+/// Counts by pairs of objects, such as a channel and an exchange, are not kept: their lists are empty.
+fn with_lists(object: Json, keys: [&str; 2]) -> Json {
+    let Json::Object(mut fields) = object else { return object };
+    fields.extend(keys.map(|key| (key.to_owned(), Json::List(Vec::new()))));
+    Json::Object(fields)
 }
 
 fn missing() -> Read {

@@ -117,6 +117,7 @@ pub enum Handler {
     CheckInService,
     CheckPortListener,
     CheckProtocolListener,
+    CheckSingleNode,
     CheckVhosts,
     ClusterName,
     ClusterNameSet,

@@ -209,10 +209,10 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/health/checks/is-in-service" Any Anywhere CheckInService:
             "Whether the broker is not being drained.";
         Get "/api/health/checks/ready-to-serve-clients" Any Anywhere CheckInService: "Whether clients are served.";
-        Get "/api/health/checks/node-is-quorum-critical" Any Anywhere CheckVhosts:
-            "As `virtual-hosts`: one node has nothing else to check.";
-        Get "/api/health/checks/node-is-mirror-sync-critical" Any Anywhere CheckVhosts:
-            "As `virtual-hosts`: one node has nothing else to check.";
+        Get "/api/health/checks/node-is-quorum-critical" Any Anywhere CheckSingleNode:
+            "Accepted: there is one node, which no other waits for.";
+        Get "/api/health/checks/node-is-mirror-sync-critical" Any Anywhere CheckSingleNode:
+            "Accepted: there is one node, which no other waits for.";
         Get "/api/health/checks/below-node-connection-limit" Any Anywhere CheckVhosts:
             "As `virtual-hosts`: one node has nothing else to check.";
         Get "/api/health/checks/reached-target-cluster-size" Any Anywhere CheckVhosts:

@@ -66,8 +66,8 @@ fn a_list_has_what_the_user_may_see_in_order() {
         ("guest", "/api/operator-policies/%2F", "name", "op"),
         ("manager", "/api/policies", "name", ""),
         ("guest", "/api/parameters/federation-upstream/%2F/up", "value", "{\"uri\":\"amqp://h\"}"),
-        ("guest", "/api/parameters", "name", "up, up"),
-        ("maker", "/api/parameters", "value", "{\"uri\":\"amqp://u:***@h\"}"),
+        ("guest", "/api/parameters", "name", "up, up, op, limits"),
+        ("maker", "/api/parameters/federation-upstream", "value", "{\"uri\":\"amqp://u:***@h\"}"),
         ("guest", "/api/parameters/federation-upstream/v%201", "value", "{\"uri\":\"amqp://u:s3cret@h\"}"),
         ("guest", "/api/global-parameters", "name", "cluster_name, g"),
         ("guest", "/api/global-parameters/g", "value", "{\"a\":1}"),
@@ -221,7 +221,7 @@ fn health_is_ok_or_says_what_is_missing() {
                 r#""reason":"Certificates expiring","expired":[{"node":"rabbit@localhost","protocol":"amqp/ssl","interface":"::","port":5671}]"#,
             ),
         ),
-        (&healthy, "node-is-quorum-critical", ok("")),
+        (&healthy, "node-is-quorum-critical", ok(",\"reason\":\"single node cluster\"")),
         (&healthy, "quorum-queues-without-elected-leaders/all-vhosts/pattern/.*", ok("")),
         (
             &server,
@@ -247,12 +247,21 @@ fn definitions_that_were_exported_are_taken_in_again() {
     assert_eq!(taken.status, 204, "{}", taken.text());
     assert_eq!(other.get("guest", "/api/definitions").json(), exported.json());
     assert_eq!(other.get("guest", "/api/all-configuration/").json(), exported.json());
-    // One virtual host's go into another one, without its name and without users.
+    // One virtual host's go into another one, without users. Policies and parameters name theirs, as RabbitMQ's do.
     let of_vhost = server.get("guest", "/api/definitions/%2F");
-    assert!(!of_vhost.text().contains("\"vhost\"") && !of_vhost.text().contains("\"users\""));
+    assert!(!of_vhost.text().contains("\"users\""));
+    for (section, is_named) in [("queues", false), ("bindings", false), ("policies", true), ("parameters", true)] {
+        let entries = of_vhost.json();
+        let Some(Json::List(entries)) = entries.get(section) else { panic!("{section}") };
+        assert!(
+            !entries.is_empty() && entries.iter().all(|entry| entry.get("vhost").is_some() == is_named),
+            "{section}"
+        );
+    }
     let taken = client.request("POST", "/api/definitions/other", &[&basic("guest")], &of_vhost.body);
     assert_eq!(taken.status, 204, "{}", taken.text());
     assert_eq!(column(&other.get("guest", "/api/queues/other").json(), "name"), "a/b%c, my orders, orders");
+    assert_eq!(column(&other.get("guest", "/api/policies/other").json(), "name"), "short");
     for (target, body, status) in [
         ("/api/definitions", &b"{"[..], 400),
         ("/api/definitions", br#"{"queues":[{"name":"q","vhost":"nowhere"}]}"#, 400),

@@ -6,6 +6,7 @@ use crate::management::ManagedBroker;
 use crate::management::clock::now_ms;
 use crate::management::live_tables::{LiveTables, add};
 use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
+use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::process_resources::ProcessResources;
 use crate::management::rated::Rated;
 use crate::management::report_reader::{ReadStep, ReportReader};
@@ -58,7 +59,7 @@ pub struct BrokerSource {
     queues: QueueSums,
     vhosts: HashMap<VhostId, QueueSums>,
     links: Vec<LiveFederationLink>,
-    resources: ProcessResources,
+    resources: NodeHistory,
     random: StdRng,
 }
 
@@ -79,7 +80,7 @@ impl BrokerSource {
             queues: QueueSums::default(),
             vhosts: HashMap::new(),
             links: Vec::new(),
-            resources: ProcessResources::default(),
+            resources: NodeHistory::default(),
             random,
         })
     }
@@ -110,7 +111,9 @@ impl BrokerSource {
                 self.tables.end_round(self.replica.catalog());
                 self.sum_queues();
                 self.links = federation_links(&end.links, now_ms());
-                self.resources = end.resources;
+                let sockets = self.tables.totals().iter().map(|shard| shard.now().connections).sum();
+                let memory_bytes = slab::resident_bytes().map_or(0, |bytes| bytes as u64);
+                self.resources.update(NodeSample { resources: end.resources, sockets, memory_bytes, at_ms: now_ms() });
                 self.kept = self.broker.ineffective.get();
                 true
             }
@@ -287,7 +290,8 @@ impl Source for BrokerSource {
         };
         let QueueSums { waiting, ready_bytes, unacknowledged_bytes, .. } = self.queues;
         let limit = self.broker.memory_limit_bytes;
-        let ProcessResources { descriptors, descriptors_max, threads, threads_max, disk_free_bytes } = self.resources;
+        let NodeSample { resources, sockets, memory_bytes, .. } = *self.resources.now();
+        let ProcessResources { descriptors, descriptors_max, threads, threads_max, disk_free_bytes } = resources;
         let disk_free_limit_bytes = self.broker.disk_free_limit_bytes;
         use broker::DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
         BrokerCounts {
@@ -325,18 +329,19 @@ impl Source for BrokerSource {
                 ..GlobalCounts::default()
             },
             resources: NodeResources {
-                memory_bytes: slab::resident_bytes().map_or(0, |bytes| bytes as u64),
+                memory_bytes,
                 memory_limit_bytes: limit,
                 disk_free_bytes,
                 disk_free_limit_bytes,
                 descriptors,
                 descriptors_max,
-                sockets: whole(|all| all.connections),
+                sockets,
                 threads,
                 threads_max,
                 message_bytes: whole(|all| all.waiting_bytes),
                 ..NodeResources::default()
             },
+            resource_rates: self.resources.rates(),
             has_memory_alarm: self.broker.shared.used_bytes() > limit,
             has_disk_alarm: disk_free_limit_bytes > 0 && disk_free_bytes < disk_free_limit_bytes,
             is_draining: self.broker.shared.is_stopping(),

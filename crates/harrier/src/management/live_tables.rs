@@ -208,10 +208,11 @@ impl LiveTables {
             return QueueCounts::default();
         };
         let consumer = |id| self.consumers.get(&id).map(|consumer| String::from_utf8_lossy(&consumer.tag).into_owned());
-        let is_idle = report.consumers == 0;
         QueueCounts {
             waiting: waiting.waiting(self.round),
             messages_ram: report.in_memory + report.unacknowledged,
+            messages_paged_out: report.paged_out,
+            paged_out_bytes: report.paged_out_bytes,
             ready_bytes: report.ready_bytes,
             unacknowledged_bytes: report.unacknowledged_bytes,
             ram_bytes: report.in_memory_bytes,
@@ -220,7 +221,7 @@ impl LiveTables {
             // Nothing waits, or something moves it.
             consumer_capacity: if report.consumers > 0 && report.hold.is_none() { 1.0 } else { 0.0 },
             messages: stats.messages(self.round),
-            idle_since_ms: is_idle.then_some(active_us / 1_000),
+            idle_since_ms: (!stats.is_moving(self.round)).then_some(active_us / 1_000),
             single_active_consumer_tag: report.single_active.and_then(consumer),
             is_closed: report.hold == Some(broker::QueueHold::Closed),
             ..QueueCounts::default()
@@ -318,7 +319,7 @@ fn live_channel(known: &KnownChannel, connection: &ConnectionReport, round: u64,
         unconfirmed: report.unconfirmed,
         uncommitted: report.uncommitted,
         acks_uncommitted: report.uncommitted_acks,
-        idle_since_ms: Some(active_us / 1_000),
+        idle_since_ms: (!stats.is_moving(round)).then_some(active_us / 1_000),
         messages: stats.messages(round),
     }
 }

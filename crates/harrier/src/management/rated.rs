@@ -45,10 +45,15 @@ impl<T: Copy> Rated<T> {
         RatedCount { total, rate: self.seconds(round).map_or(0.0, |seconds| change as f64 / seconds) }
     }
 
+    /// Whether it has changed in this round.
+    pub fn is_moving(&self, round: u64) -> bool {
+        self.changed_in.number == round
+    }
+
     /// The seconds in which it has changed, if it has in this round.
     fn seconds(&self, round: u64) -> Option<f64> {
-        let is_moving = self.changed_in.number == round && self.changed_in.seconds > 0.0;
-        is_moving.then_some(self.changed_in.seconds)
+        let seconds = self.changed_in.seconds;
+        (self.is_moving(round) && seconds > 0.0).then_some(seconds)
     }
 }
 

@@ -68,7 +68,7 @@ fn a_file_adds_to_what_is_there_and_replaces_rules_of_its_names() {
         (
             "guest",
             "GET",
-            "/api/parameters?columns=vhost,value",
+            "/api/parameters/federation-upstream?columns=vhost,value",
             "",
             200,
             r#"[{"vhost":"/","value":{"uri":"amqp://i"}},{"vhost":"v 1","value":{"uri":"amqp://u:s3cret@h"}}]"#,

@@ -259,7 +259,11 @@ fn parameters_are_checked_kept_and_cleared() {
             "/api/parameters?columns=vhost,name",
             "",
             200,
-            r#"[{"vhost":"/","name":"up"},{"vhost":"v 1","name":"new"},{"vhost":"v 1","name":"s"}]"#,
+            concat!(
+                r#"[{"vhost":"/","name":"up"},{"vhost":"v 1","name":"new"},{"vhost":"v 1","name":"s"},"#,
+                // What RabbitMQ keeps as parameters, too.
+                r#"{"vhost":"/","name":"op"},{"vhost":"v 1","name":"limits"}]"#
+            ),
         ),
         ("maker", "PUT", "/api/global-parameters/h", r#"{"value":[1]}"#, 201, ""),
         ("maker", "PUT", "/api/global-parameters/h", r#"{"value":"text"}"#, 204, ""),

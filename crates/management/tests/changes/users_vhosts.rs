@@ -65,7 +65,7 @@ fn virtual_hosts_are_made_described_protected_and_deleted() {
         ("guest", "PUT", "/api/vhosts/%2561", "", 201, ""),
         ("guest", "GET", "/api/vhosts/%2561", "", 200, r#""description":"","tags":[],"default_queue_type":"classic""#),
         ("guest", "DELETE", "/api/vhosts/v%201", "", 204, ""),
-        ("guest", "GET", "/api/parameters?columns=vhost", "", 200, r#"[{"vhost":"/"}]"#),
+        ("guest", "GET", "/api/parameters/federation-upstream?columns=vhost", "", 200, r#"[{"vhost":"/"}]"#),
         ("manager", "PUT", "/api/vhosts/new", "", 401, "Not authorised for this resource"),
         ("guest", "PUT", "/api/vhosts/new", "[]", 400, "the body is an object, not a list"),
         // The one in which the user is.
