@@ -10,13 +10,13 @@ mod store;
 pub use links::FederationAdmin;
 
 use crate::greeting;
+use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::initial_definitions::salted;
-use definitions::{Json, UnusedSections};
+use definitions::Json;
 use shard::limits::ANSWER_BYTES_MAX;
 use shard::{AdminHandle, AdminRequest, StoreBackup};
 use std::io;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
 use wire::{Properties, ShortStr};
 
 /// Version of the request format. It changes when requests or answers change incompatibly.
@@ -25,21 +25,6 @@ pub const VERSION: i64 = 1;
 pub const CONTENT_TYPE: &str = "application/json";
 /// An answer longer than this releases its buffer afterwards.
 const LONG_ANSWER_BYTES: usize = 1 << 20;
-
-/// The parts of the definitions file that have no effect, as last read; exports include them.
-#[derive(Clone, Default)]
-pub struct IneffectiveDefinitions(Arc<Mutex<UnusedSections>>);
-
-impl IneffectiveDefinitions {
-    /// Replaces the stored definitions.
-    pub fn keep(&self, kept: UnusedSections) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-    }
-
-    pub fn get(&self) -> UnusedSections {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
 
 /// Why a request failed.
 struct AdminError {

@@ -1,7 +1,8 @@
 //! `harrier broker`: runs a broker, from its configuration to its end.
 
-use crate::admin_server::{AdminServer, FederationAdmin, IneffectiveDefinitions};
+use crate::admin_server::{AdminServer, FederationAdmin};
 use crate::default_folder::default_folder;
+use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::management::{ClusterIdentity, ManagedBroker, ManagementThread};
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
@@ -9,6 +10,7 @@ use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
 use crate::{USAGE_STATUS, greeting, log, plan_file, print, print_error, secret_file, tls};
 use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin, StoreSync};
+use definitions::UnusedSections;
 use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -131,13 +133,15 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     if let (Some(folder), Some(store)) = (&state.folder, &mut options.store) {
         crate::resharding::reshard(folder, store, options.shards, &options.catalog).map_err(unusable)?;
     }
+    let kept = IneffectiveDefinitions::open(state.folder.clone()).map_err(unusable)?;
     let federation = FederationAdmin::of(state).map_err(unusable)?;
-    let kept = IneffectiveDefinitions::default();
+    let mut kept_of_file = UnusedSections::default();
     if let Some(path) = &config.definitions
         && let Ok(file) = crate::initial_definitions::read(path)
     {
         file.warnings.iter().for_each(|odd| tracing::warn!("{path}: {odd}"));
-        kept.keep(file.kept());
+        kept_of_file = file.kept();
+        kept.change(|kept| kept.with(&kept_of_file)).map_err(unusable)?;
     }
     let folders = options.store.iter().flat_map(|store| [&store.definitions_folder, &store.log_folder]);
     let readable = files_with_passwords(&config).filter_map(secret_file::warning);
@@ -179,7 +183,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     };
     let management_addresses = bound.addresses();
     let management = ManagementThread::start(&config, bound, managed)?;
-    let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.admin());
+    let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept, kept_of_file), server.admin());
     // On a thread of its own: it waits for the disk, and the broker may be told to stop meanwhile.
     let (hangup, hangups) = sync_channel(1);
     let run_reloads = move || {

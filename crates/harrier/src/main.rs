@@ -14,6 +14,7 @@ mod definitions_command;
 mod dialler;
 mod greeting;
 mod hash_password;
+mod ineffective_definitions;
 mod initial_definitions;
 mod limits;
 mod log;

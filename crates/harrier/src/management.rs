@@ -20,7 +20,7 @@ mod user_session;
 pub use broker_facts::{ClusterIdentity, broker_facts};
 pub use http_listeners::{BoundListeners, bind};
 
-use crate::admin_server::IneffectiveDefinitions;
+use crate::ineffective_definitions::IneffectiveDefinitions;
 use broker_source::BrokerSource;
 use config::BrokerConfig;
 use management::limits::ServerLimits;

@@ -2,10 +2,11 @@
 //!
 //! A configuration with any error changes nothing; virtual hosts are never deleted.
 
-use crate::admin_server::IneffectiveDefinitions;
+use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::initial_definitions::initial;
 use catalog::{Catalog, CatalogLimits, Definition, Name, User, UserLimits, VhostLimits};
 use config::{BrokerConfig, BrokerInvocation};
+use definitions::UnusedSections;
 use shard::AdminHandle;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -21,6 +22,8 @@ pub struct Reload {
     last_catalog: Catalog,
     /// Definitions without effect, for exports.
     ineffective: IneffectiveDefinitions,
+    /// Those that the definitions file had when it was last read.
+    last_ineffective: UnusedSections,
     operator: AdminHandle,
 }
 
@@ -31,10 +34,10 @@ impl Reload {
         config: BrokerConfig,
         limits: CatalogLimits,
         shards: u16,
-        (said, kept): (Catalog, IneffectiveDefinitions),
+        (said, kept, last_ineffective): (Catalog, IneffectiveDefinitions, UnusedSections),
         operator: AdminHandle,
     ) -> Self {
-        Reload { words, config, limits, shards, last_catalog: said, ineffective: kept, operator }
+        Reload { words, config, limits, shards, last_catalog: said, ineffective: kept, last_ineffective, operator }
     }
 
     /// Reads the files again and applies the differences, durably. If anything is wrong, nothing changes.
@@ -79,8 +82,9 @@ impl Reload {
         }
         tracing::info!(changes = count - refusals.len(), "the configuration was reloaded");
         (self.last_catalog, self.config) = (begun.catalog, *config);
-        self.ineffective.keep(begun.file.map(|file| file.kept()).unwrap_or_default());
-        Ok(())
+        let of_file = begun.file.map(|file| file.kept()).unwrap_or_default();
+        let before = std::mem::replace(&mut self.last_ineffective, of_file.clone());
+        self.ineffective.change(|kept| kept.without(&before).with(&of_file))
     }
 }
 

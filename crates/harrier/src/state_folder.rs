@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes of a broker's name: it becomes part of queue names at other brokers, with an exchange's name.
 const NAME_BYTES_MAX: usize = 100;
@@ -27,7 +28,7 @@ pub struct BrokerIdentity {
     /// The name survives a restart.
     pub persists_name: bool,
     /// Without a folder nothing is stored.
-    pub folder: Option<StateFolder>,
+    pub folder: Option<Arc<StateFolder>>,
 }
 
 impl BrokerIdentity {
@@ -62,7 +63,7 @@ impl BrokerIdentity {
                 .write(IDENTITY, &checked_text::seal(&text))
                 .map_err(|error| named(format!("{IDENTITY} cannot be written: {error}")))?;
         }
-        Ok(BrokerIdentity { cluster_name, persists_name: true, folder: Some(folder) })
+        Ok(BrokerIdentity { cluster_name, persists_name: true, folder: Some(Arc::new(folder)) })
     }
 }
 

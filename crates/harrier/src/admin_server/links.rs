@@ -15,6 +15,7 @@ use federation::{
 };
 use shard::AdminHandle;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::Value;
 
@@ -55,7 +56,7 @@ pub struct FederationAdmin {
     cluster_name: String,
     persists_name: bool,
     addresses: Vec<String>,
-    folder: Option<StateFolder>,
+    folder: Option<Arc<StateFolder>>,
     plan: FederationPlan,
     rate_samples: HashMap<(LinkKey, String), RateSample>,
 }
@@ -89,7 +90,7 @@ impl FederationAdmin {
     /// The file is not understood.
     pub fn of(state: BrokerIdentity) -> Result<Self, String> {
         let BrokerIdentity { cluster_name, persists_name: keeps_name, folder } = state;
-        let plan = folder.as_ref().map(plan_file::load).transpose()?.unwrap_or_default();
+        let plan = folder.as_deref().map(plan_file::load).transpose()?.unwrap_or_default();
         Ok(FederationAdmin {
             cluster_name,
             persists_name: keeps_name,
@@ -102,7 +103,7 @@ impl FederationAdmin {
 
     /// The broker's state folder, if it has one.
     pub fn folder(&self) -> Option<&StateFolder> {
-        self.folder.as_ref()
+        self.folder.as_deref()
     }
 
     /// Sets the addresses that the broker listens on.

@@ -124,6 +124,8 @@ impl BrokerSource {
     ///
     /// Definitions are waited for here: they are answered once they are on the disk, and the next request finds them.
     fn carry_out(&mut self, action: &Action, reply: ActionReply) {
+        // The configuration may have been read again since the last round.
+        self.kept = self.broker.ineffective.get();
         let mut is_second = false;
         let outcome = loop {
             let change = match plan(self, action) {
@@ -132,13 +134,7 @@ impl BrokerSource {
             };
             match change {
                 PlannedChange::Define { definitions, kept, outcome } => {
-                    break self.define(definitions).map(|()| {
-                        if let Some(kept) = kept {
-                            self.broker.ineffective.keep(kept.clone());
-                            self.kept = kept;
-                        }
-                        outcome
-                    });
+                    break self.define(definitions).and_then(|()| self.keep(kept)).map(|()| outcome);
                 }
                 PlannedChange::DefineFirst(_) if is_second => {
                     break Err(ApiError::unavailable("what was defined first is gone again"));
@@ -191,6 +187,15 @@ impl BrokerSource {
         let refusals = refusals.ok_or_else(|| ApiError::unavailable("the broker stops"))?;
         self.follow_definitions();
         refusals.first().map_or(Ok(()), |refusal| Err(ApiError::of_refusal(refusal)))
+    }
+
+    /// Keeps what has no effect, durably.
+    fn keep(&mut self, kept: Option<UnusedSections>) -> Result<(), ApiError> {
+        let Some(kept) = kept else { return Ok(()) };
+        let changed = self.broker.ineffective.change(|_| kept.clone());
+        changed.map_err(ApiError::unavailable)?;
+        self.kept = kept;
+        Ok(())
     }
 
     fn close_connections(&self, connections: &ConnectionsToClose, reason: &str) -> Result<ActionOutcome, ApiError> {

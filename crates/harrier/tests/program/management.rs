@@ -313,6 +313,7 @@ fn what_is_made_over_http_survives_a_restart() {
     assert_eq!(ask(&broker, "PUT", "/api/users/me", r#"{"password":"secret","tags":"monitoring"}"#), 201);
     assert_eq!(ask(&broker, "PUT", "/api/queues/%2F/stays", r#"{"durable":true}"#), 201);
     assert_eq!(ask(&broker, "PUT", "/api/queues/%2F/goes", r#"{"durable":false}"#), 201);
+    assert_eq!(ask(&broker, "PUT", "/api/global-parameters/mine", r#"{"value":{"a":[1]}}"#), 201);
     let message =
         r#"{"routing_key":"stays","payload":"m","payload_encoding":"string","properties":{"delivery_mode":2}}"#;
     assert_eq!(ask(&broker, "POST", "/api/exchanges/%2F/amq.default/publish", message), 200);
@@ -321,6 +322,7 @@ fn what_is_made_over_http_survives_a_restart() {
     let me = "Authorization: Basic bWU6c2VjcmV0\r\n";
     let found = request(&broker.api, "GET", "/api/whoami", me, "").json();
     assert_eq!((&found["name"], &found["tags"][0]), (&"me".into(), &"monitoring".into()), "{found}");
+    assert_eq!(broker.get("/api/global-parameters/mine").json()["value"]["a"][0], 1);
     broker.wait_for("/api/queues/%2F/stays", "its message", |queue| queue["messages"] == 1);
     assert_eq!(broker.get("/api/queues/%2F/goes").status, 404);
 }
