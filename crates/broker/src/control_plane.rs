@@ -146,7 +146,7 @@ impl ControlPlane<'_> {
             if self.identity.is_home(removed.home) {
                 self.remove_queue(removed.id, fx);
             } else {
-                self.data.dispatcher.flow.forget(removed.id);
+                self.data.dispatcher.flow.set_full(removed.id, false, self.sessions, fx);
             }
         }
         if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome
