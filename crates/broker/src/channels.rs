@@ -113,8 +113,9 @@ impl Channels {
         &self.consumers
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
-        self.table.values_mut()
+    /// The channel at a place of the table.
+    pub fn at_mut(&mut self, place: usize) -> Option<&mut Channel> {
+        self.table.get_mut(self.table.key_at(place)?)
     }
 
     pub fn len(&self) -> usize {

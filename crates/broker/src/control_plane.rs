@@ -5,6 +5,7 @@ use crate::consumer_rotation::ConsumerRotation;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::DeferredWork;
 use crate::definitions::Definitions;
+use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
@@ -325,7 +326,8 @@ impl ControlPlane<'_> {
                 }
             }
         }
-        ack_timeouts.check(&mut self.data.dispatcher.channels, now_us, fx);
+        let Dispatcher { channels, work, .. } = &mut self.data.dispatcher;
+        ack_timeouts.check(channels, work, now_us, fx);
         self.dispatch_due(fx);
     }
 
