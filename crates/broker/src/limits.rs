@@ -10,6 +10,9 @@ pub const QUEUE_REQUEST_WORK: usize = 8;
 pub const CONSUMER_ADDITION_WORK: usize = 8;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub const CONSUMER_REMOVAL_WORK: usize = 8;
+
+/// Units of work to tell a client that a consumer was cancelled.
+pub const CANCEL_NOTICE_WORK: usize = 2;
 /// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.
 pub const DEFINITION_WORK: usize = 10;
 /// The part of the budget that a publish may use beyond it rather than be left for another turn: a thirty-second.
