@@ -113,9 +113,8 @@ impl Channels {
         &self.consumers
     }
 
-    /// The channel at a place of the table.
-    pub fn at_mut(&mut self, place: usize) -> Option<&mut Channel> {
-        self.table.get_mut(self.table.key_at(place)?)
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
+        self.table.values_mut()
     }
 
     pub fn len(&self) -> usize {

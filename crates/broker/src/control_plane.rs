@@ -341,8 +341,7 @@ impl ControlPlane<'_> {
                 }
             }
         }
-        let Dispatcher { channels, work, .. } = &mut self.data.dispatcher;
-        ack_timeouts.check(channels, work, now_us, fx);
+        ack_timeouts.check(&mut self.data.dispatcher.channels, now_us, fx);
         self.dispatch_due(fx);
     }
 

@@ -151,6 +151,14 @@ impl<K: Key, V> PagedSlotMap<K, V> {
         let occupied = slots.filter(|(_, _, slot)| matches!(slot.content, SlotContent::Value(_)));
         occupied.map(|(number, at, slot)| key_of(number, at, slot.version))
     }
+
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        let slots = std::iter::once(&mut self.first).chain(&mut self.more).flat_map(|page| page.slots.iter_mut());
+        slots.filter_map(|slot| match &mut slot.content {
+            SlotContent::Value(value) => Some(value),
+            SlotContent::Free(_) => None,
+        })
+    }
 }
 
 impl<K: Key, V> Default for PagedSlotMap<K, V> {
@@ -228,7 +236,7 @@ mod tests {
             let keys: Vec<ChannelKey> = (0..COUNT).map(|value| map.insert(value)).collect();
             assert!(keys.iter().all(|key| used.insert(*key)), "round {round} has a key of an earlier one");
             assert!(keys.iter().enumerate().all(|(value, key)| map.get(*key) == Some(&value)));
-            assert_eq!((map.len(), map.keys().count()), (COUNT, COUNT));
+            assert_eq!((map.len(), map.keys().count(), map.values_mut().count()), (COUNT, COUNT, COUNT));
             for (value, key) in keys.iter().enumerate() {
                 assert_eq!((map.remove(*key), map.remove(*key), map.get(*key)), (Some(value), None, None));
             }
@@ -274,7 +282,7 @@ mod tests {
                 let (one, other) = pairs.swap_remove((state >> 33) as usize % pairs.len());
                 assert_eq!(map.remove(one), model.remove(other));
             }
-            assert!(map.keys().map(|key| map.get(key)).eq(model.values().map(Some)), "after {value} steps");
+            assert!(map.values_mut().eq(model.values_mut()), "after {value} steps");
         }
     }
 }
