@@ -3,12 +3,13 @@
 use crate::ack_timeouts::AckTimeouts;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::data_plane::DataPlane;
-use crate::deferred_work::DeferredWork;
+use crate::deferred_work::{CancelNotices, DeferredWork};
 use crate::definitions::Definitions;
+use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::limits::{CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK};
+use crate::limits::{CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK};
 use crate::publishing::Publishing;
 use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
@@ -146,7 +147,7 @@ impl ControlPlane<'_> {
             if self.identity.is_home(removed.home) {
                 self.remove_queue(removed.id, fx);
             } else {
-                self.data.dispatcher.flow.forget(removed.id);
+                self.data.dispatcher.flow.set_full(removed.id, false, self.sessions, fx);
             }
         }
         if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome
@@ -285,6 +286,21 @@ impl ControlPlane<'_> {
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
             fx.reply(channel.slot, channel.number, Method::BasicCancel(cancel));
         }
+    }
+
+    /// Tells a client which consumers of a channel were cancelled, as far as the budget of the turn allows. Returns whether it
+    /// knows of all.
+    pub fn send_cancels<E: Effects>(&mut self, notices: &mut CancelNotices, fx: &mut E) -> bool {
+        let Dispatcher { channels, work, .. } = &mut self.data.dispatcher;
+        let Some(channel) = channels.get(notices.channel).filter(|channel| !channel.closing) else { return true };
+        while !work.is_spent() {
+            let Some(tag) = notices.tags.next() else { return true };
+            work.draw(CANCEL_NOTICE_WORK);
+            let consumer_tag = ShortStr::new(&tag).unwrap_or(ShortStr::EMPTY);
+            let cancel = basic::Cancel { consumer_tag, no_wait: true };
+            fx.reply(channel.slot, channel.number, Method::BasicCancel(cancel));
+        }
+        notices.tags.len() == 0
     }
 
     /// A consumer of this shard leaves its queue, wherever that is.

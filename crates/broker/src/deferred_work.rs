@@ -45,6 +45,8 @@ pub(crate) enum DeferredWork {
     DropQueue(Box<Queue>),
     /// Consumers of a queue that is closed: they are cancelled.
     CancelConsumers(Box<ConsumerRotation>),
+    /// Consumers of a client that were cancelled: it is told.
+    NotifyCancelled(Box<CancelNotices>),
     /// Definitions that are not finished: not everything that they remove is gone, or put under other policies.
     FinishDefinitions,
     /// Messages that were purged from a queue.
@@ -60,6 +62,12 @@ pub(crate) struct DeferredPublish {
     pub mandatory: bool,
     pub search: Box<KeyedRoute>,
     pub awaited: Option<PublishKey>,
+}
+
+/// The cancelled consumers of a channel whose client is yet to be told.
+pub(crate) struct CancelNotices {
+    pub channel: ChannelKey,
+    pub tags: std::vec::IntoIter<Box<[u8]>>,
 }
 
 /// A `tx.commit` under way.

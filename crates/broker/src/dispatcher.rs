@@ -12,7 +12,7 @@ use crate::ids::{
     StoredPosition,
 };
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
-use crate::limits::CONSUMER_REMOVAL_WORK;
+use crate::limits::{CONSUMER_REMOVAL_WORK, PROPERTIES_BYTES_COPIED_PER_WORK};
 use crate::message::{Content, Message};
 use crate::pager::Pager;
 use crate::payload::{DispatchSource, Payload};
@@ -118,6 +118,7 @@ impl Dispatcher {
         if queue.ready.is_empty()
             && let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx)
         {
+            self.work.draw(copying_work(content));
             let position = queue.ready.bypass(level);
             let source = DispatchSource::Passing { content, kept, last };
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
@@ -188,7 +189,7 @@ impl Dispatcher {
             let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx) else { break };
             let Some(QueueEntry { position, message, redelivered }) = queue.ready.pop() else { break };
             housekeeping.note_taken(&message);
-            self.work.draw(1);
+            self.work.draw(1 + copying_work(&message.content()));
             let uid = queue.uid.filter(|_| message.is_persistent());
             let source = DispatchSource::Kept(message);
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
@@ -520,6 +521,12 @@ fn deliver_or_send<E: Effects>(
             if ack_required { DispatchResult::Unsettled } else { DispatchResult::Sent }
         }
     }
+}
+
+/// Units of work to copy the properties of a delivery to an output. Bodies are shared.
+#[inline]
+fn copying_work(content: &Content<'_>) -> usize {
+    content.properties.len() / PROPERTIES_BYTES_COPIED_PER_WORK
 }
 
 #[inline]

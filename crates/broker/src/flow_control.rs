@@ -10,7 +10,7 @@ use crate::session_state::ReadControl;
 use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
 use catalog::{QueueId, QueueRoute};
-use hashbrown::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Consumers of a queue that are checked to see whether it waits for their outputs.
 const SLOW_CONSUMERS_CHECKED: usize = 4;
@@ -21,7 +21,8 @@ pub(crate) struct FlowControl {
     /// Waiting bytes at which a queue is full, unless messages are paged out.
     queue_bytes_max: u64,
     is_paging: bool,
-    full: HashSet<QueueId>,
+    /// With the publishers of this shard that are blocked by each. Some of them may not be any more.
+    full: BTreeMap<QueueId, BTreeSet<ConnectionSlot>>,
     /// The queue whose consumers are slower than the publisher at hand.
     pub slow_queue: Option<QueueId>,
     /// The same of the dead letters routed last.
@@ -30,7 +31,7 @@ pub(crate) struct FlowControl {
 
 impl FlowControl {
     pub fn new(identity: ShardIdentity, queue_bytes_max: u64) -> Self {
-        let (full, slow_queue, slow_dead_letter_queue) = (HashSet::new(), None, None);
+        let (full, slow_queue, slow_dead_letter_queue) = (BTreeMap::new(), None, None);
         FlowControl { identity, queue_bytes_max, is_paging: false, full, slow_queue, slow_dead_letter_queue }
     }
 
@@ -61,7 +62,7 @@ impl FlowControl {
         if !queue.full && queue.memory_bytes() > self.queue_bytes_max && !self.is_paging {
             queue.full = true;
             self.send_full(queue.id, true, fx);
-            self.full.insert(queue.id);
+            self.full.entry(queue.id).or_default();
         }
     }
 
@@ -93,11 +94,6 @@ impl FlowControl {
         }
     }
 
-    /// A queue of another shard is deleted. That shard reports, too, that it is not full any more.
-    pub fn forget(&mut self, queue: QueueId) {
-        self.full.remove(&queue);
-    }
-
     /// Tells the other shards whether a queue is full.
     fn send_full<E: Effects>(&self, queue: QueueId, full: bool, fx: &mut E) {
         for shard in self.identity.others() {
@@ -105,27 +101,44 @@ impl FlowControl {
         }
     }
 
-    /// A queue, here or on another shard, is full or is not any more.
+    /// A queue, here or on another shard, is full, or it is not any more or deleted.
     pub fn set_full<E: Effects>(&mut self, queue: QueueId, full: bool, sessions: &mut Sessions, fx: &mut E) {
         if full {
-            self.full.insert(queue);
+            self.full.entry(queue).or_default();
             return;
         }
-        self.full.remove(&queue);
-        sessions.unblock(queue, fx);
+        for slot in self.full.remove(&queue).unwrap_or_default() {
+            sessions.unblock(slot, queue, fx);
+        }
+    }
+
+    /// A queue of a route that is full. The lesser number is gone through, that of full queues or of those of the route.
+    fn full_of(&self, route: &QueueRoute) -> Option<QueueId> {
+        let queues = &*route.queues;
+        debug_assert!(queues.is_sorted_by_key(|queue| queue.id.index), "routes are sorted");
+        if queues.len() <= self.full.len() {
+            return queues.iter().map(|queue| queue.id).find(|id| self.full.contains_key(id));
+        }
+        let is_on_route = |id: &&QueueId| {
+            let place = queues.binary_search_by_key(&id.index, |queue| queue.id.index);
+            place.is_ok_and(|place| queues[place].id == **id)
+        };
+        self.full.keys().find(is_on_route).copied()
     }
 
     /// Blocks a publisher while a queue it feeds is full, or memory is low.
     pub fn block<E: Effects>(
-        &self,
+        &mut self,
         slot: ConnectionSlot,
         route: &QueueRoute,
         sessions: &mut Sessions,
         fx: &mut E,
     ) -> ReadControl {
-        let full = route.queues.iter().map(|queue| queue.id).find(|id| self.full.contains(id));
-        if let (Some(queue), Some(session)) = (full, sessions.get_mut(slot)) {
+        if let Some(queue) = self.full_of(route)
+            && let Some(session) = sessions.get_mut(slot)
+        {
             session.blocked_by = Some(queue);
+            self.full.entry(queue).or_default().insert(slot);
         }
         sessions.notify_blocked(slot, fx);
         sessions.read_control(slot)
@@ -141,7 +154,7 @@ impl FlowControl {
         fx: &mut E,
     ) {
         if let Some(queue) = queues.get_mut(id) {
-            queue.throttle.connections.push(slot);
+            queue.throttle.connections.insert(slot);
             queue.throttle.since_bytes = queue.memory_bytes();
         }
         if let Some(session) = sessions.get_mut(slot) {
@@ -159,7 +172,7 @@ impl FlowControl {
     ) {
         let throttled_by = sessions.get(slot).and_then(|session| session.throttled_by);
         if let Some(queue) = throttled_by.and_then(|id| queues.get_mut(id)) {
-            queue.throttle.connections.retain(|&throttled| throttled != slot);
+            queue.throttle.connections.remove(&slot);
             let bytes = queue.memory_bytes();
             if bytes + THROTTLE_PROGRESS_BYTES_MIN > queue.throttle.since_bytes {
                 queue.throttle.at_bytes = bytes + THROTTLE_BYTES;
@@ -179,17 +192,19 @@ fn waits_for_outputs<E: Effects>(queue: &Queue, channels: &Channels, fx: &E) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::FlowControl;
+    use super::{FlowControl, ReadControl};
     use crate::channels::Channels;
     use crate::effects::Effects;
     use crate::ids::ConnectionSlot;
     use crate::ids::ShardIdentity;
     use crate::message::{BodyRef, Content};
     use crate::queue::Queue;
+    use crate::queues::Queues;
     use crate::session_state::{ClientCapabilities, SessionLogin};
     use crate::sessions::Sessions;
-    use crate::test_effects::RecordedEffects;
-    use catalog::{QueueId, SessionId, ShardId, UserId, VhostId};
+    use crate::test_effects::{RecordedEffects, queue_definition};
+    use catalog::{QueueId, QueueRoute, RouteDependence, RoutedQueue, SessionId, ShardId, UserId, VhostId};
+    use wire::Table;
 
     #[test]
     fn a_full_queue_is_reported_to_all_shards_and_blocks_until_it_has_drained() {
@@ -212,13 +227,73 @@ mod tests {
         }
         assert!(queue.full && flow.is_any_full() && flow.slow_queue.is_none());
         assert_eq!([0, 1, 2].map(|shard| fx.batch(ShardId(shard)).messages.len()), [1, 0, 1]);
-        sessions.get_mut(ConnectionSlot::new(5)).expect("open").blocked_by = Some(queue.id);
-        sessions.notify_blocked(ConnectionSlot::new(5), &mut fx);
+        let _paused = flow.block(ConnectionSlot::new(5), &route([queue.id]), &mut sessions, &mut fx);
         flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
         assert_eq!(fx.take(), "5: connection.blocked");
         drop(queue.ready.take());
         flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
         assert_eq!(fx.take(), "5: connection.unblocked | 5: resume");
         assert!(!flow.is_any_full() && fx.batch(ShardId(2)).messages.len() == 2);
+    }
+
+    fn id(index: u32) -> QueueId {
+        QueueId { index, serial: 1 }
+    }
+
+    fn route(queues: impl IntoIterator<Item = QueueId>) -> QueueRoute {
+        let queues = queues.into_iter().map(|id| RoutedQueue { id, home: ShardId(0) }).collect();
+        QueueRoute { queues, held: Box::default(), decided: RouteDependence::ByKey, stamped: false }
+    }
+
+    /// Each publisher is blocked by the first full queue of its route, whether there are more full queues or more on the route,
+    /// and continues with that one, and not with another.
+    #[test]
+    fn a_publisher_waits_for_a_full_queue_of_its_own() {
+        let identity = ShardIdentity { shard: ShardId(0), shards: 2 };
+        let mut flow = FlowControl::new(identity, 1_000);
+        let mut sessions = Sessions::new(identity.shard);
+        let slots = [0, 1, 2, 3].map(ConnectionSlot::new);
+        for slot in slots {
+            let session = SessionId { shard: identity.shard, slot, serial: 1 };
+            let capabilities = ClientCapabilities::default();
+            sessions.open(slot, SessionLogin { session, user: UserId(0), vhost: VhostId(0), capabilities }, false);
+        }
+        let mut fx = RecordedEffects::default();
+        for index in [10, 20, 30] {
+            flow.set_full(id(index), true, &mut sessions, &mut fx);
+        }
+        let other = QueueId { serial: 2, ..id(10) };
+        let routes =
+            [vec![id(20)], (0..25).map(id).collect(), vec![other, id(30)], vec![other, id(11), id(12), id(13)]];
+        let blocked_by = [Some(id(20)), Some(id(10)), Some(id(30)), None];
+        for ((slot, queues), expected) in slots.into_iter().zip(routes).zip(blocked_by) {
+            let control = flow.block(slot, &route(queues), &mut sessions, &mut fx);
+            assert_eq!(sessions.get(slot).and_then(|session| session.blocked_by), expected);
+            assert_eq!(control == ReadControl::Pause, expected.is_some());
+        }
+        for (queue, resumed) in [(other, ""), (id(10), "1: resume"), (id(20), "0: resume"), (id(30), "2: resume")] {
+            flow.set_full(queue, false, &mut sessions, &mut fx);
+            assert_eq!(fx.take(), resumed, "{queue:?}");
+        }
+        assert!(!flow.is_any_full());
+    }
+
+    #[test]
+    fn publishers_whose_moment_is_over_leave_the_others_to_wait() {
+        let (mut queues, mut fx) = (Queues::default(), RecordedEffects::default());
+        let (mut sessions, slots) = (Sessions::new(ShardId(0)), [0, 1, 2].map(ConnectionSlot::new));
+        queues.create(id(0), &queue_definition("q", Table::new()), false, 0);
+        for slot in slots {
+            let session = SessionId { shard: ShardId(0), slot, serial: 1 };
+            let capabilities = ClientCapabilities::default();
+            sessions.open(slot, SessionLogin { session, user: UserId(0), vhost: VhostId(0), capabilities }, false);
+            FlowControl::throttle(slot, id(0), &mut queues.table, &mut sessions, &mut fx);
+        }
+        drop(fx.take());
+        FlowControl::end_throttle(slots[1], &mut queues.table, &mut sessions, &mut fx);
+        assert_eq!(fx.take(), "1: resume");
+        let mut flow = FlowControl::new(ShardIdentity { shard: ShardId(0), shards: 1 }, 1_000);
+        flow.after_dispatch(queues.table.get_mut(id(0)).expect("there"), &mut sessions, &mut fx);
+        assert_eq!(fx.take(), "0: resume | 2: resume");
     }
 }

@@ -10,6 +10,9 @@ pub const QUEUE_REQUEST_WORK: usize = 8;
 pub const CONSUMER_ADDITION_WORK: usize = 8;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub const CONSUMER_REMOVAL_WORK: usize = 8;
+
+/// Units of work to tell a client that a consumer was cancelled.
+pub const CANCEL_NOTICE_WORK: usize = 2;
 /// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.
 pub const DEFINITION_WORK: usize = 10;
 /// The part of the budget that a publish may use beyond it rather than be left for another turn: a thirty-second.
@@ -66,6 +69,8 @@ pub const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
 pub const DEAD_LETTER_WORK: usize = 4;
 /// Bytes of properties that one unit of work writes anew: of a dead letter, or of a message with a count of its returns.
 pub const PROPERTIES_BYTES_PER_WORK: usize = 128;
+/// Bytes of properties that one unit of work copies to the output of a consumer.
+pub const PROPERTIES_BYTES_COPIED_PER_WORK: usize = 1_024;
 /// Units of work of an entry of `x-death` that a message has when it dies: it is read, compared with the others and written.
 pub const DEATH_HISTORY_ENTRY_WORK: usize = 2;
 /// Entries of a message's headers that one unit of work copies.

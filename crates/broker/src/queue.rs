@@ -12,11 +12,12 @@ use crate::page::PageSummary;
 use crate::queue_entry::QueueEntry;
 use crate::ready_messages::ReadyMessages;
 use catalog::{QueueId, QueueUid, VhostId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The publishers of a queue that wait until its consumers have caught up.
 pub struct QueueThrottle {
-    pub connections: Vec<ConnectionSlot>,
+    pub connections: BTreeSet<ConnectionSlot>,
     /// Waiting bytes at which a publisher is throttled: more while throttling does not help.
     pub at_bytes: u64,
     /// Waiting bytes when the last publisher was throttled.
@@ -74,7 +75,7 @@ impl Queue {
             consumers: ConsumerRotation::default(),
             due: false,
             full: false,
-            throttle: QueueThrottle { connections: Vec::new(), at_bytes: THROTTLE_BYTES, since_bytes: 0 },
+            throttle: QueueThrottle { connections: BTreeSet::new(), at_bytes: THROTTLE_BYTES, since_bytes: 0 },
             features: None,
             expiring: false,
             timer_us: 0,

@@ -4,7 +4,7 @@
 
 use crate::control_plane::ControlPlane;
 use crate::data_plane::DataPlane;
-use crate::deferred_work::DeferredWork;
+use crate::deferred_work::{CancelNotices, DeferredWork};
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
@@ -330,8 +330,12 @@ impl Requests<'_> {
             }
             PendingReply::QueueDeleted { no_wait, messages, cancelled } => {
                 send(no_wait, Method::QueueDeleteOk(queue::DeleteOk { message_count: messages }));
-                for tag in &cancelled {
-                    send(false, Method::BasicCancel(basic::Cancel { consumer_tag: short(tag), no_wait: true }));
+                if let Some(channel) = self.control.sessions.channel_key(slot, channel) {
+                    let mut notices = CancelNotices { channel, tags: cancelled.into_iter() };
+                    if !self.control.send_cancels(&mut notices, fx) {
+                        self.control.sessions.defer(slot, DeferredWork::NotifyCancelled(Box::new(notices)));
+                        return Ok(ReadControl::Pause);
+                    }
                 }
             }
             PendingReply::QueuePurged { no_wait } => {

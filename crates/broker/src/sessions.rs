@@ -268,15 +268,13 @@ impl Sessions {
         }
     }
 
-    /// A full queue has drained: its publishers continue.
-    pub fn unblock<E: Effects>(&mut self, queue: QueueId, fx: &mut E) {
-        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
-            if let Some(session) = self.get_mut(slot)
-                && session.blocked_by == Some(queue)
-            {
-                session.blocked_by = None;
-                self.notify_blocked(slot, fx);
-            }
+    /// A full queue has drained: a publisher continues, if it is blocked by that one.
+    pub fn unblock<E: Effects>(&mut self, slot: ConnectionSlot, queue: QueueId, fx: &mut E) {
+        if let Some(session) = self.get_mut(slot)
+            && session.blocked_by == Some(queue)
+        {
+            session.blocked_by = None;
+            self.notify_blocked(slot, fx);
         }
     }
 
@@ -361,9 +359,9 @@ mod tests {
         let queue = QueueId { index: 3, serial: 1 };
         sessions.get_mut(ConnectionSlot::new(1)).expect("open").blocked_by = Some(queue);
         sessions.notify_blocked(ConnectionSlot::new(1), &mut fx);
-        sessions.unblock(QueueId { index: 4, serial: 1 }, &mut fx);
+        sessions.unblock(ConnectionSlot::new(1), QueueId { index: 4, serial: 1 }, &mut fx);
         assert!(!sessions.may_read(ConnectionSlot::new(1)));
-        sessions.unblock(queue, &mut fx);
+        sessions.unblock(ConnectionSlot::new(1), queue, &mut fx);
         assert_eq!(fx.take(), "1: connection.blocked | 1: connection.unblocked | 1: resume");
         assert!(sessions.may_read(ConnectionSlot::new(1)) && !sessions.is_alarmed());
     }

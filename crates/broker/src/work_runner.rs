@@ -142,6 +142,9 @@ impl WorkRunner<'_> {
             DeferredWork::CancelConsumers(mut consumers) => {
                 (!self.control.cancel_consumers(&mut consumers, fx)).then_some(DeferredWork::CancelConsumers(consumers))
             }
+            DeferredWork::NotifyCancelled(mut notices) => {
+                (!self.control.send_cancels(&mut notices, fx)).then_some(DeferredWork::NotifyCancelled(notices))
+            }
             DeferredWork::Purge(queue) => self.requests().run_purge(queue, fx).then_some(DeferredWork::Purge(queue)),
             DeferredWork::EndSession { session } => {
                 self.control.define(Definition::SessionGone { session }, fx);

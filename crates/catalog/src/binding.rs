@@ -169,6 +169,16 @@ impl BindingTable {
         self.index.len()
     }
 
+    /// The serial of the last change.
+    pub fn last_serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Whether a binding was made after the change with this serial.
+    pub fn is_newer(&self, binding: u32, serial: u32) -> bool {
+        self.get(binding).serial.wrapping_sub(serial).cast_signed() > 0
+    }
+
     #[inline]
     pub fn get(&self, binding: u32) -> &BindingEntry {
         &self.records[binding as usize]

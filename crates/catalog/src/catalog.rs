@@ -11,12 +11,15 @@ mod exchanges;
 mod keyed_routes;
 mod limits_and_policies;
 mod lookup;
+mod newer_bindings;
+mod newer_rounds;
 mod queues;
 mod removals;
 mod renewals;
 mod routing;
 mod users;
 mod vhosts;
+mod visited_exchanges;
 mod walks;
 mod watches;
 

@@ -1,4 +1,4 @@
-//! Sets of indexes: which queues or exchanges a search has come upon.
+//! Sets of indexes: which queues a search has come upon.
 //!
 //! Enters: indexes, each as often as it may.  Leaves: the same in their order, each once.
 //! Owns:   a bit for each index, in blocks that exist where a bit is set.

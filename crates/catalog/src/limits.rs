@@ -75,8 +75,9 @@ pub const POLICIES_A_STEP: usize = 2;
 /// Bytes of arguments that count for one step when they go: they may be many small allocations.
 pub const ARGUMENT_BYTES_A_STEP: usize = 64;
 
-/// How often a search for a route begins again because definitions have changed: a long one costs five times as much at most.
-pub const SEARCHES_ANEW_MAX: u32 = 4;
+/// How often the least work of a piece of a divided search is doubled: once each time that definitions have set it back, so that
+/// changes that never end do not keep a message from its queues.
+pub const SEARCH_DOUBLINGS_MAX: u32 = 32;
 
 /// Units of work after which a divided search walks the bindings that it has selected, before it selects more: what it selects anew if
 /// one of them goes.

@@ -161,6 +161,48 @@ fn a_divided_search_finds_what_stays_while_bindings_come_and_go() {
     }
 }
 
+/// The way to a queue leads through an exchange all the time, but through another each time: the last takes the index of the
+/// first, which the search has come upon.
+#[test]
+fn an_exchange_in_the_place_of_one_that_is_gone_is_another() {
+    let mut most = 0;
+    for at in 1..20 {
+        let mut script = RoutingScript::new();
+        let others: String = (0..10).map(|number| format!("queue q{number}; bind from '' q{number};")).collect();
+        script.run(&format!("exchange from fanout; queue q; {others} exchange first fanout; bind first '' q"));
+        script.run("bind-exchange from '' first");
+        let first = exchange(&script, "first");
+        let search = Search { exchange: "from", key: "", properties: &[0, 0], work_max: 1 };
+        let (pieces, found) = search.in_pieces(&mut script, |script, pieces| {
+            if pieces != at {
+                return;
+            }
+            script.run("exchange second fanout; bind second '' q; bind-exchange from '' second; delete-exchange first");
+            script.run("exchange third fanout; bind third '' q; bind-exchange from '' third; delete-exchange second");
+            assert_eq!(exchange(script, "third").index, first.index, "its place is taken again");
+        });
+        most = most.max(pieces.len());
+        assert!(found.contains(&"q".to_owned()), "changed after piece {at}: {found:?}");
+    }
+    assert!(most > 10, "{most} pieces");
+}
+
+/// Routing key and arguments.
+type BindingText = (&'static str, &'static str);
+
+/// Exchanges, a routing key, and two bindings for it of each that are not the same.
+const KINDS: [(&str, &str, [BindingText; 2]); 5] = [
+    ("fanout", "k", [("one", ""), ("two", "")]),
+    ("direct", "k", [("k", ""), ("k", "other=1")]),
+    ("topic", "a.b.c", [("a.#", ""), ("*.b.#.c.#", "")]),
+    ("headers", "", [("''", "a=1"), ("''", "x-match=any a=2 b=1")]),
+    (
+        "x-federation-upstream x-max-hops=i64:2 x-downstream-name=B x-downstream-vhost=/",
+        "k",
+        [("one", ""), ("two", "")],
+    ),
+];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
@@ -178,6 +220,52 @@ proptest! {
         let search = Search { exchange: "amq.topic", key: &key, properties: &[0, 0], work_max };
         let (_, found) = search.in_pieces(&mut script, |_, _| ());
         prop_assert_eq!(found, search.whole(&mut script));
+    }
+
+    /// While bindings are replaced behind and before a search, in every pass of it, it finds each queue that was bound all the
+    /// time, whichever of its bindings that was, and none of an exchange for what finds no place.
+    #[test]
+    fn a_search_misses_no_binding_of_which_one_replaces_another(
+        kind in 0..5_usize,
+        queues in 1..40_usize,
+        churn in prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8), 1..6),
+        passes in prop_oneof![Just(usize::MAX), 0..40_usize],
+        work_max in 1..40_u64,
+    ) {
+        let (name, key, ways) = KINDS[kind];
+        let mut script = RoutingScript::new();
+        script.run("exchange none fanout; queue none; bind none '' none; exchange from fanout alternate-exchange=none");
+        script.run(&format!("exchange x {name} alternate-exchange=none; bind-exchange from '' x"));
+        // Each is bound one way or the other.
+        let mut bound = vec![0; queues];
+        for queue in 0..queues {
+            script.run(&format!("queue q{queue}; bind x {} q{queue} {}", ways[0].0, ways[0].1));
+        }
+        let properties = headers(&["a=1", "b=1"]);
+        let search = Search { exchange: "from", key, properties: &properties, work_max };
+        let (_, mut found) = search.in_pieces(&mut script, |script, pieces| {
+            if pieces > passes {
+                return;
+            }
+            for (number, &(queue, how)) in churn.iter().enumerate() {
+                let queue = (queue.index(queues) + number * pieces) % queues;
+                let way = |number: usize| ways[number % 2];
+                let command = |verb: &str, (key, arguments): BindingText| format!("{verb} x {key} q{queue} {arguments}");
+                let (old, new) = (way(bound[queue]), way(bound[queue] + 1));
+                script.run(&match how {
+                    // Another first, and then the first is gone; or the same again; or all that lead there.
+                    0 => format!("{}; {}", command("bind", new), command("unbind", old)),
+                    1 => format!("{}; {}", command("unbind", old), command("bind", old)),
+                    _ => "bind-exchange from k x; unbind-exchange from '' x; bind-exchange from '' x; \
+                          unbind-exchange from k x".to_owned(),
+                });
+                bound[queue] += usize::from(how == 0);
+            }
+        });
+        let mut expected: Vec<String> = (0..queues).map(|queue| format!("q{queue}")).collect();
+        expected.sort();
+        found.sort();
+        prop_assert_eq!(found, expected);
     }
 
     /// And of a headers exchange.

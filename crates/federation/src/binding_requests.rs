@@ -2,7 +2,7 @@
 
 use crate::limits::BINDINGS_AT_ONCE;
 use crate::setup_methods::{passive_declare, short, static_arguments};
-use crate::{BindingOperation, BindingPropagation, RouteDirection, RouteKind, RouteSpec};
+use crate::{BindingOperation, BindingPropagation, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use session::Outbound;
 use slab::Pool;
 use wire::ChannelNumber;
@@ -26,6 +26,14 @@ pub(crate) struct BindingRequests {
 impl BindingRequests {
     pub fn new(output_bytes_max: usize) -> Self {
         BindingRequests { propagation: None, bound: None, wants_stamps: false, in_flight: false, output_bytes_max }
+    }
+
+    /// Begins with all bindings, at an internal exchange with this suffix.
+    pub fn begin(&mut self, source: Option<&BrokerIdentity>, suffix: u8) {
+        self.bound = None;
+        if let Some(propagation) = &mut self.propagation {
+            propagation.begin(source.cloned(), char::from(suffix));
+        }
     }
 
     /// The connection is gone, and what it has requested is to be requested again.

@@ -387,14 +387,7 @@ impl LinkSession {
         self.routes.release_channel(channel);
         let Some(setup) = self.routes.get_mut(route) else { return };
         let was_running = setup.step == SetupStep::Running;
-        let has_local_side = matches!(
-            setup.step,
-            SetupStep::LocalSide
-                | SetupStep::Bind
-                | SetupStep::DeleteOldInternal
-                | SetupStep::Consume
-                | SetupStep::Running
-        );
+        let has_local_side = setup.has_local_side();
         self.decisions.push_back(match setup.on_channel_closed(code, text) {
             true => LinkDecision::OpenChannel(route),
             false => {

@@ -26,7 +26,7 @@ pub(crate) enum SetupStep {
     FindQueue,
     /// Declares the route's own queue.
     DeclareQueue,
-    /// Finds out which of its two names the internal exchange has that this broker used before it restarted.
+    /// Finds out whether there is an internal exchange with the first of its two names from before this broker restarted.
     FindInternal,
     /// Deletes what an earlier connection left under the new name.
     DeleteInternal,
@@ -75,6 +75,19 @@ struct InternalExchange {
     /// The names alternate, so that a new exchange is bound before the old one is deleted. 0: none was declared.
     suffix: u8,
     old_suffix: Option<u8>,
+    renewal: Renewal,
+}
+
+/// What becomes of an internal exchange that was found under the first name.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Renewal {
+    #[default]
+    None,
+    /// This broker may have restarted before all was bound to it, so that one under the second name still counts: all is bound to
+    /// it now, and then the other is deleted.
+    Completing,
+    /// It may have bindings that are not wanted any more: a new one replaces it.
+    Replacing,
 }
 
 impl InternalExchange {
@@ -124,6 +137,11 @@ impl RemoteSetup {
             // The queue was deleted with the connection, and with the queue the internal exchange.
             (self.internal.suffix, self.internal.old_suffix) = (0, None);
         }
+        if self.internal.renewal == Renewal::Completing && self.step != SetupStep::DeleteOldInternal {
+            // Which of the two counts is still unknown.
+            (self.internal.suffix, self.internal.old_suffix) = (0, None);
+        }
+        self.internal.renewal = Renewal::None;
         self.step = SetupStep::NotStarted;
         self.channel = ChannelNumber::CONNECTION;
         self.requests.disconnect();
@@ -154,13 +172,16 @@ impl RemoteSetup {
             SetupStep::FindExchange | SetupStep::DeclareExchange if self.is_confirmed() => SetupStep::Confirm,
             SetupStep::FindExchange | SetupStep::DeclareExchange | SetupStep::Confirm => SetupStep::LocalSide,
             SetupStep::DeclareQueue if self.is_confirmed() && self.internal.suffix == 0 => SetupStep::FindInternal,
+            SetupStep::FindInternal if self.internal.renewal == Renewal::Completing => SetupStep::BindQueue,
             SetupStep::DeclareQueue | SetupStep::FindInternal => SetupStep::DeleteInternal,
             SetupStep::DeleteInternal => SetupStep::DeclareInternal,
             SetupStep::DeclareInternal => SetupStep::BindQueue,
+            SetupStep::BindQueue if self.internal.renewal == Renewal::Replacing => SetupStep::Bind,
             SetupStep::FindQueue | SetupStep::BindQueue if limited => SetupStep::Qos,
             SetupStep::FindQueue | SetupStep::BindQueue | SetupStep::Qos => SetupStep::LocalSide,
             SetupStep::LocalSide if pulls => SetupStep::Bind,
             SetupStep::Bind if self.internal.old_suffix.is_some() => SetupStep::DeleteOldInternal,
+            SetupStep::DeleteOldInternal if self.internal.renewal == Renewal::Completing => SetupStep::DeleteInternal,
             SetupStep::Bind | SetupStep::DeleteOldInternal => SetupStep::Consume,
             SetupStep::LocalSide | SetupStep::Consume | SetupStep::Running => SetupStep::Running,
             SetupStep::Closing => SetupStep::Closing,
@@ -185,8 +206,9 @@ impl RemoteSetup {
             self.lag = Some(u64::from(messages));
         }
         if self.step == SetupStep::FindInternal {
-            // It exists under the first name.
-            (self.internal.suffix, self.internal.old_suffix) = (b'A', Some(b'A'));
+            // There may be another one under the second name.
+            (self.internal.suffix, self.internal.old_suffix) = (b'A', Some(b'B'));
+            self.internal.renewal = Renewal::Completing;
         }
         match self.step {
             SetupStep::NotStarted | SetupStep::LocalSide | SetupStep::Running | SetupStep::Closing => false,
@@ -212,6 +234,19 @@ impl RemoteSetup {
     /// This step is done without an answer.
     pub fn advance(&mut self) {
         self.step = self.next_step();
+    }
+
+    /// Whether this broker has set up its side of the route, or is about to.
+    pub fn has_local_side(&self) -> bool {
+        self.internal.renewal == Renewal::Replacing
+            || matches!(
+                self.step,
+                SetupStep::LocalSide
+                    | SetupStep::Bind
+                    | SetupStep::DeleteOldInternal
+                    | SetupStep::Consume
+                    | SetupStep::Running
+            )
     }
 
     /// The other broker has closed the channel. Returns whether the setup continues on a new one.
@@ -309,10 +344,12 @@ impl RemoteSetup {
                 );
             }
             SetupStep::DeleteInternal => {
-                self.internal.suffix = if self.internal.old_suffix == Some(b'A') { b'B' } else { b'A' };
-                if let Some(propagation) = &mut self.requests.propagation {
-                    propagation.begin(parties.peer.cloned(), char::from(self.internal.suffix));
+                if self.internal.renewal == Renewal::Completing {
+                    self.internal.renewal = Renewal::Replacing;
+                    self.internal.old_suffix = Some(self.internal.suffix);
                 }
+                self.internal.suffix = if self.internal.old_suffix == Some(b'A') { b'B' } else { b'A' };
+                self.requests.begin(parties.peer, self.internal.suffix);
                 let name = self.internal.name();
                 let delete = exchange::Delete { exchange: short(&name), if_unused: false, no_wait: false };
                 out.method(pool, self.channel, &delete.into());
@@ -339,6 +376,9 @@ impl RemoteSetup {
                 return self.send_step(parties, out, pool);
             }
             SetupStep::BindQueue => {
+                if self.internal.renewal == Renewal::Completing {
+                    self.requests.begin(parties.peer, self.internal.suffix);
+                }
                 let internal = self.internal.name();
                 let bind = queue::Bind {
                     queue: short(&self.queue),
@@ -446,3 +486,6 @@ pub(crate) fn queue_name(spec: &RouteSpec, downstream: &BrokerIdentity) -> Box<[
     }
     format!("{} {hash:016x}", &name[..end]).into_bytes().into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,6 +105,42 @@ fn a_deletion_of_what_another_client_deletes_is_answered_once_that_is_durable() 
     }
 }
 
+/// All of its consumers are cancelled before the deletion is durable. Behind `queue.delete-ok`, the client is told of them a turn's
+/// worth at a time, and its next command waits for all.
+#[test]
+fn a_client_that_deletes_the_queue_of_very_many_consumers_is_told_in_turns() {
+    const CONSUMERS: usize = 20_000;
+    for (mut world, one, _) in journaled() {
+        world.command(one, queue("q", true, false));
+        world.report_definitions(1);
+        world.exchange_batches();
+        for number in 0..CONSUMERS {
+            consume(&mut world, one, "q", &number.to_string(), true);
+        }
+        world.sent(one);
+        let delete = queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false };
+        world.command(one, delete);
+        while world.run_deferred() {}
+        world.exchange_batches();
+        assert_eq!(world.sent(one), "");
+        world.runs_deferred = false;
+        world.shards[one.0].0.start_turn();
+        let version = world.shards[0].1.journal.expect("it was journaled");
+        world.report_definitions(version);
+        world.exchange_batches();
+        let (mut sent, mut turns) = (world.sent(one), 0);
+        assert!(sent.starts_with("delete-ok 0 | cancel "), "{}", &sent[..sent.len().min(100)]);
+        assert!(!world.shards[one.0].0.may_read(one.1), "its next command waits");
+        while world.run_deferred() {
+            sent = format!("{sent} | {}", world.sent(one));
+            turns += 1;
+        }
+        let told = sent.split(" | ").filter(|text| text.starts_with("cancel ")).count();
+        assert!(told == CONSUMERS && turns > 0, "{told} in {turns} more turns");
+        assert!(world.shards[one.0].0.may_read(one.1));
+    }
+}
+
 /// Declares queues whose client awaits no reply, in one run.
 fn declare_run(world: &mut BrokerWorld, client: WorldConnection, queues: &[(String, bool)]) {
     let (broker, recorder) = &mut world.shards[client.0];

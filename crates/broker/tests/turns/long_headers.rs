@@ -4,7 +4,7 @@ use super::divided::{no_turn_is_long, publish_with, table, turns};
 use super::{fanout, names, world};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{consume, declare, prefetch, short};
-use broker::limits::{DEATH_HISTORY_ENTRY_WORK, PROPERTIES_BYTES_PER_WORK};
+use broker::limits::{DEATH_HISTORY_ENTRY_WORK, PROPERTIES_BYTES_COPIED_PER_WORK, PROPERTIES_BYTES_PER_WORK};
 use wire::method::{basic, queue};
 use wire::{DeliveryTag, List, Table, TableRef, Value};
 
@@ -109,4 +109,29 @@ fn a_purge_of_very_many_counted_messages_is_divided() {
     assert!(turns(&mut world, bystander) > 2);
     assert_eq!(returns(&world), 1);
     no_turn_is_long(&world);
+}
+
+#[test]
+fn a_delivery_draws_on_the_budget_by_the_properties_that_it_copies() {
+    const MESSAGES: usize = 400;
+    let (mut world, attacker, bystander) = world();
+    declare(&mut world, attacker, "q");
+    let headers = table("h", Value::text(&"x".repeat(100 << 10)));
+    let work = |world: &BrokerWorld| world.shards[0].0.counters().work as usize;
+    let each = (100 << 10) / PROPERTIES_BYTES_COPIED_PER_WORK;
+    for _ in 0..MESSAGES {
+        publish_with(&mut world, attacker, "", "q", "m", headers.clone());
+    }
+    world.runs_deferred = false;
+    world.shards[0].0.start_turn();
+    let before = work(&world);
+    consume(&mut world, attacker, "q", "c", true);
+    assert!(turns(&mut world, bystander) > 0, "they are more than one turn");
+    no_turn_is_long(&world);
+    assert!(work(&world) - before >= MESSAGES * each, "{} units", work(&world) - before);
+    assert_eq!(world.sent(attacker).matches("c#").count(), MESSAGES);
+    // And one that does not wait in the queue.
+    let before = work(&world);
+    publish_with(&mut world, attacker, "", "q", "m", headers);
+    assert!((each..2 * each).contains(&(work(&world) - before)), "{} units", work(&world) - before);
 }

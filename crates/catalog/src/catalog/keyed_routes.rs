@@ -3,14 +3,16 @@
 //! Enters: an exchange, routing keys, properties.  Leaves: the queues, each once.
 //! Owns:   a search that can stop after any key of any exchange, any node of its patterns and any binding, and go on when definitions have changed.
 
+use super::newer_rounds::NewerRounds;
 use super::routing::Selection;
+use super::visited_exchanges::VisitedExchanges;
 use super::*;
 use crate::{
     binding::{BindingTarget, SelectedList},
     exchange::{RoutingTable, selection_cursor::SelectionCursor},
     ids::ExchangeId,
     index_set::IndexSet,
-    limits::{SEARCHES_ANEW_MAX, SELECTION_WORK_MAX},
+    limits::SELECTION_WORK_MAX,
     queue::QueueEntry,
     route::{QueueRoute, RouteDependence, RoutedQueue},
 };
@@ -42,18 +44,16 @@ struct KeyLookup {
 /// queue is chosen by a hash of it, as in RabbitMQ.
 ///
 /// It holds what it has found so that it may go on after any change of definitions: a queue or exchange that is gone by then
-/// gets nothing, and one that is new may get the message or not. Where definitions have changed before it has looked at all
-/// bindings, it begins again: one binding may have replaced another, and it would have come upon neither. It does so
-/// [`SEARCHES_ANEW_MAX`] times, and then goes on, so that changes that never end do not keep a message from its queues; if a
-/// binding that it was about to look at is gone, it looks for the key at that exchange anew.
+/// gets nothing, and one that is new may get the message or not. If a binding that it was about to look at is gone, it looks for
+/// the key at that exchange anew, by larger pieces. Where definitions have changed before it has looked at all bindings, it ends
+/// with those that are newer ([`NewerRounds`]): one binding may have replaced another, and it would have come upon neither.
 pub struct KeyedRoute {
     /// One behind the other.
     keys: Vec<u8>,
     /// The end of each key.
     ends: Vec<u32>,
     from: ExchangeId,
-    /// Indexes of exchanges.
-    visited: IndexSet,
+    visited: VisitedExchanges,
     to_visit: Vec<ExchangeId>,
     current: Option<KeyLookup>,
     /// How far that exchange has come in selecting bindings for that key.
@@ -72,8 +72,7 @@ pub struct KeyedRoute {
     decided: RouteDependence,
     /// The version of the catalog and the last serial of a queue when it began.
     began: Option<(u64, u32)>,
-    /// How often it has begun again.
-    anew: u32,
+    pub(super) newer: NewerRounds,
 }
 
 impl KeyedRoute {
@@ -84,8 +83,8 @@ impl KeyedRoute {
         all.sort_unstable_by_key(|&(number, key)| (key, number));
         all.dedup_by_key(|&mut (_, key)| key);
         all.sort_unstable_by_key(|&(number, _)| number);
-        let mut visited = IndexSet::default();
-        visited.insert(from.index);
+        let mut visited = VisitedExchanges::default();
+        visited.insert(from);
         let mut search = Self {
             keys: Vec::with_capacity(all.iter().map(|(_, key)| key.len()).sum()),
             ends: Vec::with_capacity(all.len()),
@@ -104,7 +103,7 @@ impl KeyedRoute {
             // The further keys are headers.
             decided: if is_one { RouteDependence::ByKey } else { RouteDependence::ByMessage },
             began: None,
-            anew: 0,
+            newer: NewerRounds::default(),
         };
         for (_, key) in all {
             search.keys.extend_from_slice(key);
@@ -135,24 +134,12 @@ impl KeyedRoute {
             + self.cursor.bytes()
             + self.lists_from.bytes()
             + self.queues.capacity() * size_of::<RoutedQueue>()
+            + self.newer.bytes()
     }
 
-    /// Begins again if definitions have changed, unless all bindings were looked at or it has begun again too often.
-    fn renew(&mut self, version: u64) {
-        let is_looking = self.current.is_some() || !self.to_visit.is_empty();
-        if self.began.is_none() || self.holds_at(version) || !is_looking || self.anew >= SEARCHES_ANEW_MAX {
-            return;
-        }
-        self.anew += 1;
-        self.began = None;
-        self.visited = IndexSet::default();
-        self.found = IndexSet::default();
-        self.to_visit.clear();
-        self.visit(self.from);
-        self.current = None;
-        self.lists.clear();
-        self.held.clear();
-        self.stamped = false;
+    /// All keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).filter_map(|number| Some(&self.keys[self.key(number)?]))
     }
 
     fn key(&self, number: usize) -> Option<std::ops::Range<usize>> {
@@ -161,8 +148,8 @@ impl KeyedRoute {
         Some(start..end)
     }
 
-    fn visit(&mut self, exchange: ExchangeId) {
-        if self.visited.insert(exchange.index) {
+    pub(super) fn visit(&mut self, exchange: ExchangeId) {
+        if self.visited.insert(exchange) {
             self.to_visit.push(exchange);
         }
     }
@@ -187,14 +174,16 @@ impl Catalog {
         properties: RawProperties<'_>,
         work_max: u64,
     ) -> Option<Arc<QueueRoute>> {
-        search.renew(self.version);
-        let began = (self.version, self.queues.table.last_serial());
-        let (_, last_serial) = *search.began.get_or_insert(began);
-        let work_end = self.work.saturating_add(work_max);
+        let (_, last_serial) = *search.began.get_or_insert_with(|| {
+            search.newer.begin(self.bindings.last_serial());
+            (self.version, self.queues.table.last_serial())
+        });
+        let work_end = self.work.saturating_add(work_max.max(search.newer.work_min()));
         let mut selected = std::mem::take(&mut self.walk.selected);
         self.headers.begin();
         let is_done = loop {
             if !self.look_further(search, properties, work_end, &mut selected)
+                && !self.look_at_newer(search, properties, work_end)
                 && !self.add_queues(search, last_serial, work_end)
             {
                 break true;
@@ -247,17 +236,14 @@ impl Catalog {
             }
         } else if !self.walk_lists(search, &mut lookup, work_end) {
             // A binding that it was to look at is gone: what was selected with it is selected anew.
+            search.newer.setbacks += 1;
             search.lists.clear();
             search.cursor.clone_from(&search.lists_from);
         }
         if search.cursor.is_done && search.lists.is_empty() {
             let is_last = !lookup.by_keys || lookup.key + 1 >= search.ends.len();
             if is_last {
-                if !lookup.any
-                    && let Some(alternate) = self.alternate(lookup.exchange.index)
-                {
-                    search.visit(self.exchanges.id(alternate));
-                }
+                search.newer.add_exchange(lookup.exchange, lookup.any);
                 return true;
             }
             (lookup.key, lookup.is_begun) = (lookup.key + 1, false);
@@ -302,7 +288,7 @@ impl Catalog {
         }
         self.work += selected.targets.len() as u64;
         for &target in &selected.targets {
-            self.follow(search, lookup, target);
+            lookup.any |= self.follow(search, target);
         }
         // The last is walked first.
         let cursor = |&at: &SelectedList| ListCursor { at, serial: self.bindings.get(at.first).serial };
@@ -327,19 +313,18 @@ impl Catalog {
                     return true;
                 }
                 self.work += 1;
-                self.follow(search, lookup, target);
+                lookup.any |= self.follow(search, target);
                 next = self.bindings.next(cursor.at.list, binding);
             }
         }
         true
     }
 
-    /// Notes where a binding leads.
-    fn follow(&mut self, search: &mut KeyedRoute, lookup: &mut KeyLookup, target: BindingTarget) {
+    /// Notes where a binding leads. Answers whether that is anywhere.
+    pub(super) fn follow(&mut self, search: &mut KeyedRoute, target: BindingTarget) -> bool {
         if !self.removals.is_empty() && self.is_leaving(target) {
-            return;
+            return false;
         }
-        lookup.any = true;
         match target.as_exchange() {
             Some(index) => {
                 search.stamped |= self.exchanges.0.at(index).stamped > 0;
@@ -347,6 +332,7 @@ impl Catalog {
             }
             None => _ = search.found.insert(target.index()),
         }
+        true
     }
 
     /// Adds queues that were found to the route. Answers whether there was one left to add.

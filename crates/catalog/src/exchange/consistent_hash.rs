@@ -16,6 +16,7 @@ use crate::{
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use wire::{RawProperties, Table, Value, ValueRef};
 
 /// What of a message decides.
@@ -38,19 +39,15 @@ struct HashPoint {
     binding: u32,
 }
 
-/// The seats of one weight.
-#[derive(Clone)]
-struct WeightClass {
-    weight: u32,
-    points: Vec<HashPoint>,
-}
+/// Bytes of the seats of one weight beside the seats: an entry of a tree whose nodes are two thirds full.
+const ROW_BYTES: usize = (size_of::<u32>() + size_of::<Vec<HashPoint>>()) * 3 / 2;
 
 /// The seats of one exchange.
 #[derive(Clone)]
 pub(crate) struct HashRing {
     on: HashOn,
-    /// By weight.
-    rows: Vec<WeightClass>,
+    /// By weight. There may be as many weights as seats.
+    rows: BTreeMap<u32, Vec<HashPoint>>,
     /// The newest binding to each destination; the others are behind it, `BindingList::Alike`. The oldest one has the seat.
     newest: HashMap<BindingTarget, u32, FixedState>,
     /// Bytes of the rows.
@@ -98,7 +95,7 @@ impl HashRing {
             }
         };
         let newest = HashMap::with_hasher(FixedState::with_seed(hash_seed));
-        Ok(Self { on, rows: Vec::new(), newest, rows_bytes: 0 })
+        Ok(Self { on, rows: BTreeMap::new(), newest, rows_bytes: 0 })
     }
 
     /// Whether the routing key alone decides.
@@ -142,13 +139,10 @@ impl HashRing {
         let Ok(weight) = weight(bindings.key(binding)) else {
             unreachable!("weights are checked before they are bound")
         };
-        let at = self.rows.partition_point(|row| row.weight < weight);
-        if self.rows.get(at).is_none_or(|row| row.weight != weight) {
-            let before = self.rows.capacity();
-            self.rows.insert(at, WeightClass { weight, points: Vec::new() });
-            self.rows_bytes += (self.rows.capacity() - before) * size_of::<WeightClass>();
-        }
-        let points = &mut self.rows[at].points;
+        let points = self.rows.entry(weight).or_insert_with(|| {
+            self.rows_bytes += ROW_BYTES;
+            Vec::new()
+        });
         bindings.set_node(binding, points.len() as u32);
         let before = points.capacity();
         points.push(HashPoint { hash: destination, binding });
@@ -162,17 +156,14 @@ impl HashRing {
             return false;
         }
         let weight = weight(bindings.key(binding)).unwrap_or_default();
-        let Ok(row) = self.rows.binary_search_by_key(&weight, |row| row.weight) else {
-            unreachable!("a binding is seated by its weight")
-        };
-        let points = &mut self.rows[row].points;
+        let Some(points) = self.rows.get_mut(&weight) else { unreachable!("a binding is seated by its weight") };
         debug_assert_eq!(points[at as usize].binding, binding, "a binding knows its seat");
         points.swap_remove(at as usize);
         if let Some(moved) = points.get(at as usize) {
             bindings.set_node(moved.binding, at);
         } else if points.is_empty() {
-            self.rows_bytes -= points.capacity() * size_of::<HashPoint>();
-            self.rows.remove(row);
+            self.rows_bytes -= points.capacity() * size_of::<HashPoint>() + ROW_BYTES;
+            self.rows.remove(&weight);
         }
         true
     }
@@ -188,12 +179,12 @@ impl HashRing {
     ) -> Option<BindingTarget> {
         let key = self.key(routing_key, properties);
         let mut best = None;
-        for row in &self.rows {
-            *work += 1 + (row.points.len() / POINTS_A_UNIT) as u64;
-            let points = row.points.iter().filter(|point| stays(point.binding));
+        for (&weight, row) in &self.rows {
+            *work += 1 + (row.len() / POINTS_A_UNIT) as u64;
+            let points = row.iter().filter(|point| stays(point.binding));
             let draws = points.map(|point| (mix(point.hash ^ key), point.binding));
             let Some((draw, binding)) = draws.max_by_key(|&(draw, _)| draw) else { continue };
-            let wait = -even(draw).ln() / f64::from(row.weight);
+            let wait = -even(draw).ln() / f64::from(weight);
             if best.is_none_or(|(least, _)| wait < least) {
                 best = Some((wait, binding));
             }

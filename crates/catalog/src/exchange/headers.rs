@@ -288,6 +288,20 @@ impl HeadersIndex {
         (work, rest.is_none())
     }
 
+    /// Whether the message satisfies a binding.
+    pub fn is_satisfied(
+        &mut self,
+        bindings: &BindingTable,
+        binding: u32,
+        headers: TableRef<'_>,
+        work: &mut u64,
+    ) -> bool {
+        *work += self.message.read(headers, &self.hash);
+        // Without postings it asks for any of no headers.
+        let node = bindings.get(binding).node;
+        node != NONE && self.satisfies(bindings, binding, self.lists.mode(node), headers, work)
+    }
+
     /// Whether the message, which is read, satisfies a binding.
     fn satisfies(
         &self,

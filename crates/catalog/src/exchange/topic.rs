@@ -21,6 +21,7 @@ use crate::{
 };
 use foldhash::fast::FixedState;
 use key_words::{KeyWords, PositionSet, WidePositions};
+pub(crate) use pattern::matches;
 use pattern::{next_word, words_of};
 use std::hash::{BuildHasher, Hasher};
 use words::{HASH, STAR, WordTable};
