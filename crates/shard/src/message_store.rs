@@ -331,6 +331,11 @@ impl MessageStore {
         self.log.pending_bytes()
     }
 
+    /// The tickets of what is not written.
+    pub(crate) fn unwritten(&self) -> Range<u64> {
+        self.log.unwritten()
+    }
+
     /// Bytes on the heap that wait for the disks, that know what they have, or that were read and not handed over.
     pub fn heap_bytes(&self) -> usize {
         let spill_bytes = self.spill.as_ref().map_or(0, |spill| spill.heap_bytes());

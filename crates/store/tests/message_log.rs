@@ -334,6 +334,29 @@ fn a_group_that_is_held_back_has_what_came_meanwhile() {
 }
 
 #[test]
+fn a_log_that_is_held_back_syncs_what_it_has_written_and_writes_nothing_new() {
+    let mut log = Log::new();
+    log.log.sync_later(1_000);
+    let first = log.append(QUEUE, 1, 10);
+    log.log.await_durable(first);
+    log.poll(0).complete(100);
+    log.log.hold_writes(true);
+    let second = log.append(OTHER, 1, 10);
+    log.log.await_durable(second);
+    log.poll(1_099);
+    assert_eq!(log.log.timer_us(), Some(1_100), "nothing else has anything to do");
+    let Some(Request::Sync { segment }) = log.log.poll(1_100) else { panic!("a sync is due") };
+    assert_eq!(log.log.complete(Completion::Synced { segment, result: Ok(()) }, 1_200), None);
+    let mark_us = 1_200 + MARK_DELAY_US;
+    assert_eq!(log.poll(mark_us - 1).log.timer_us(), Some(mark_us));
+    log.poll(mark_us).complete(mark_us);
+    assert_eq!(log.written, [vec!["message 0 1"], vec!["mark"]]);
+    log.log.hold_writes(false);
+    log.poll(mark_us).complete(mark_us);
+    assert_eq!((log.written[2].as_slice(), log.durable), (["message 0 1".to_owned()].as_slice(), Some(second)));
+}
+
+#[test]
 fn what_is_written_is_counted_and_what_is_settled_before_is_not() {
     let mut log = Log::new();
     assert_eq!(log.log.metrics(), store::LogMetrics::default());
