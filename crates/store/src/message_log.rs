@@ -226,9 +226,11 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         self.scrub.set_options(options);
     }
 
-    /// The log ends: whatever is unwritten is due, also what comes to be from now on.
+    /// The log ends: whatever is unwritten is due, also what comes to be from now on. If there was no space for it, it has one
+    /// more try.
     pub fn close(&mut self) {
         self.clocks.is_closing = true;
+        self.writer.retry_making();
         self.set_scrub(None);
     }
 

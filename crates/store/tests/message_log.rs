@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use store::limits::{LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, PENDING_BYTES_MAX, WHOLE_BODY_BYTES_MAX};
 use store::{
-    Completion, Frame, FrameKind, LogId, LoggedMessage, MessageLog, MessageLogEvent, MessageLogOptions, Position,
-    QueueUid, Record, RecordReader, RecoveredLog, Request, StoreTag, StoredMessage, Ticket,
+    Completion, DiskError, DiskErrorKind, Frame, FrameKind, LogId, LoggedMessage, MessageLog, MessageLogEvent,
+    MessageLogOptions, Position, QueueUid, Record, RecordReader, RecoveredLog, Request, StoreTag, StoredMessage,
+    Ticket,
 };
 
 const QUEUE: QueueUid = QueueUid(5);
@@ -270,6 +271,28 @@ fn a_log_that_ends_writes_how_far_messages_were_handed_out_although_its_clock_st
     log.log.close();
     log.poll(10).complete(10);
     assert_eq!(log.written.last(), Some(&vec!["seen 0".to_owned()]), "{:?}", log.written);
+}
+
+#[test]
+fn a_log_that_ends_tries_again_to_make_a_segment_and_no_more_than_once() {
+    for has_space in [true, false] {
+        let mut log = Log::new();
+        let no_space = || Err(DiskError { kind: DiskErrorKind::NoSpace, text: "full".to_owned() });
+        log.append(QUEUE, 1, 10);
+        let Some(Request::Make { segment, .. }) = log.log.poll(0) else { panic!("a segment is made") };
+        let event = log.log.complete(Completion::Made { segment, result: no_space() }, 0);
+        assert!(matches!(event, Some(MessageLogEvent::NoSpace)), "{event:?}");
+        assert!(log.log.poll(LAZY_WRITE_US).is_none(), "it is tried again later");
+        log.log.close();
+        let Some(Request::Make { segment, .. }) = log.log.poll(LAZY_WRITE_US) else { panic!("it is tried again") };
+        let result = if has_space { Ok(()) } else { no_space() };
+        let event = log.log.complete(Completion::Made { segment, result }, LAZY_WRITE_US);
+        assert_eq!(event, has_space.then_some(MessageLogEvent::Space));
+        match has_space {
+            true => assert_eq!(log.poll(LAZY_WRITE_US).complete(LAZY_WRITE_US).written, [["message 0 1"]]),
+            false => assert!(log.log.poll(LAZY_WRITE_US).is_none(), "nothing waits for space at the end"),
+        }
+    }
 }
 
 #[test]
