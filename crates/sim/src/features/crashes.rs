@@ -47,7 +47,8 @@ impl FeatureWorkload {
         let Some(durable) = self.settings.durable else { return false };
         let mut channels = world.clients.iter().flat_map(|client| &client.channels);
         let is_committing = channels.any(|channel| interrupted_commit(channel).is_some());
-        let commit_permille = if is_committing { durable.commit_crash_permille } else { 0 };
+        let has_committed = std::mem::take(&mut self.model.has_committed);
+        let commit_permille = if is_committing || has_committed { durable.commit_crash_permille } else { 0 };
         let crashes = world.chance.permille(durable.crash_permille + commit_permille);
         if crashes {
             self.end_broker(world, &durable);
