@@ -352,6 +352,11 @@ impl SimulatedDisk {
         true
     }
 
+    /// The segment has this footer, whatever it is.
+    pub fn replace_footer(&mut self, segment: SegmentId, bytes: Vec<u8>) {
+        self.footers.insert(segment, bytes);
+    }
+
     fn next_random(&mut self) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;

@@ -165,6 +165,11 @@ impl DefinitionJournal {
         StoreMetrics { log, disk: self.disk.metrics() }
     }
 
+    /// The journal ends: what there was no space for has one more try.
+    pub fn close(&mut self) {
+        self.retry_at_us = self.retry_at_us.map(|_| 0);
+    }
+
     /// Whether the disk does something that polling will take.
     pub fn is_busy(&self) -> bool {
         self.disk.under_way() > 0 && !self.has_failed

@@ -133,6 +133,11 @@ impl ShardEffects {
         self.store.as_ref().map_or(0, |store| store.pending_bytes())
     }
 
+    /// The numbers of what waits for the disk, in the order in which the shard's log was told of it.
+    pub fn unwritten_entries(&self) -> std::ops::Range<u64> {
+        self.store.as_ref().map_or(0..0, |store| store.unwritten())
+    }
+
     /// What the store and the journal hold beside what is on the disk.
     pub fn store_census(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let journal =

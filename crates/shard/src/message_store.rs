@@ -287,9 +287,9 @@ impl MessageStore {
         self.gate.is_open(first_undurable)
     }
 
-    /// Tells all shards when the disk has too little space, and when it has enough again. It is asked now and then while something
-    /// is written, or it has too little.
-    pub(crate) fn check_space(&mut self, now_us: u64, signals: &StoreSignals) {
+    /// Tells all shards when the disk has too little space, and when it has enough again: returns whether it has. It is asked now
+    /// and then while something is written, or it has too little.
+    pub(crate) fn check_space(&mut self, now_us: u64, signals: &StoreSignals) -> bool {
         let is_due = now_us >= self.space_checked_us + DISK_CHECK_INTERVAL_US;
         if is_due && (self.has_written || self.is_low || self.is_full) {
             (self.space_checked_us, self.has_written) = (now_us, false);
@@ -299,10 +299,12 @@ impl MessageStore {
             }
         }
         let has_space = !self.is_full && !self.is_low;
-        if has_space != self.has_space {
+        let has_changed = has_space != self.has_space;
+        if has_changed {
             self.has_space = has_space;
             signals.set_space(has_space);
         }
+        has_changed
     }
 
     /// Why the disk cannot be written any more.
@@ -329,6 +331,11 @@ impl MessageStore {
     #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.log.pending_bytes()
+    }
+
+    /// The tickets of what is not written.
+    pub(crate) fn unwritten(&self) -> Range<u64> {
+        self.log.unwritten()
     }
 
     /// Bytes on the heap that wait for the disks, that know what they have, or that were read and not handed over.

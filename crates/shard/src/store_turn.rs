@@ -8,7 +8,8 @@ use store::DiskError;
 use store::limits::MARK_DELAY_US;
 
 impl Sessions {
-    /// Takes what the disk has done, and tells the broker core what is durable.
+    /// Takes what the disk has done, and tells the broker core what is durable, and whether a disk of any shard is full: without
+    /// space publishers are held back.
     pub fn complete_writes(&mut self, now: Instant) {
         let Sessions { options, broker, effects, shared, .. } = self;
         let Some(mut store) = effects.store.take() else { return };
@@ -23,6 +24,11 @@ impl Sessions {
         if let Some(ticket) = durable {
             broker.durable(ticket, effects);
             broker.flush_batch(effects);
+        }
+        let is_full = shared.store.is_disk_full();
+        if is_full != broker.disk_alarm() {
+            tracing::warn!(shard = options.shard.0, is_full, "free space of the disk");
+            broker.set_disk_alarm(is_full, effects);
         }
         self.take_pages();
     }
@@ -44,8 +50,12 @@ impl Sessions {
                 JournalEvent::NoSpace(error) => {
                     tracing::warn!(%error, "the disk is full");
                     shared.store.set_space(false);
+                    effects.mailbox.wake_others();
                 }
-                JournalEvent::Space => shared.store.set_space(true),
+                JournalEvent::Space => {
+                    shared.store.set_space(true);
+                    effects.mailbox.wake_others();
+                }
                 JournalEvent::Damaged(damage) => tracing::error!(%damage, "the journal of definitions is damaged"),
                 JournalEvent::Unreadable(error) => {
                     tracing::error!(%error, "the disk cannot read a part of the journal of definitions");
@@ -65,19 +75,17 @@ impl Sessions {
         }
     }
 
-    /// Asks the disk for what is due. Without space publishers are held back; a failure ends the broker.
+    /// Asks the disk for what is due, and tells all shards whether it has space. A failure ends the broker.
     pub fn submit_writes(&mut self, now: Instant) {
         let Sessions { options, broker, effects, shared, .. } = self;
         let Some(store) = &mut effects.store else { return };
         let now_us = options.time_us(now);
-        store.check_space(now_us, &shared.store);
+        if store.check_space(now_us, &shared.store) {
+            // Their publishers are told, although nothing else happens there.
+            effects.mailbox.wake_others();
+        }
         store.submit(broker.definitions_version(), now_us);
         let failure = store.failure().cloned();
-        let is_full = shared.store.is_disk_full();
-        if is_full != broker.disk_alarm() {
-            tracing::warn!(shard = options.shard.0, is_full, "free space of the disk");
-            broker.set_disk_alarm(is_full, effects);
-        }
         failure.iter().for_each(|error| self.fail(error));
     }
 
@@ -85,6 +93,7 @@ impl Sessions {
     pub fn close_store(&mut self, now: Instant, mut wait: impl FnMut()) {
         // Of definitions that nobody waits for, too; at a time at which the mark is due that proves them.
         let marked_at = now + Duration::from_micros(MARK_DELAY_US);
+        self.effects.journal.iter_mut().for_each(|journal| journal.close());
         self.poll_journal(marked_at);
         while self.effects.journal.as_ref().is_some_and(|journal| journal.is_busy()) {
             wait();
@@ -133,6 +142,7 @@ impl Sessions {
         let Some(store) = &self.effects.store else { return false };
         let first_undurable = self.shared.store.first_undurable();
         let is_durable = store.has_durable(first_undurable) || (store.awaits_claim() && first_undurable > 0);
-        is_durable || store.has_pages() || store.has_damage()
+        let is_alarmed = self.broker.disk_alarm();
+        is_durable || is_alarmed != self.shared.store.is_disk_full() || store.has_pages() || store.has_damage()
     }
 }

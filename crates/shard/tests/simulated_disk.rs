@@ -4,6 +4,8 @@
 mod behind;
 #[path = "simulated_disk/client.rs"]
 mod client;
+#[path = "simulated_disk/two_shards.rs"]
+mod two_shards;
 
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId, VhostId};
@@ -94,11 +96,22 @@ fn first_catalog() -> Catalog {
 
 fn new_shard(epoch: Instant, shared: &Arc<SharedState>, catalog: Catalog) -> Shard {
     let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(UnheardWake))]).pop().expect("mail for one");
+    new_shard_of([0, 1], epoch, shared, catalog, mailbox)
+}
+
+/// The shard of a number, of so many.
+fn new_shard_of(
+    [number, shards]: [u16; 2],
+    epoch: Instant,
+    shared: &Arc<SharedState>,
+    catalog: Catalog,
+    mailbox: Mailbox,
+) -> Shard {
     let can = ["publisher_confirms", "connection.blocked"];
     let can = can.iter().fold(Table::new(), |table, name| table.with(name, Value::Bool(true)).expect("short"));
     let properties = Table::new().with("capabilities", Value::Table(can)).expect("short");
     let shard_options = ShardOptions {
-        shard: ShardId(0),
+        shard: ShardId(number),
         session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
         rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
         greeting: Arc::new(Greeting::new(&properties, "PLAIN")),
@@ -108,8 +121,8 @@ fn new_shard(epoch: Instant, shared: &Arc<SharedState>, catalog: Catalog) -> Sha
         cluster_name: "stored".into(),
     };
     let broker_options = BrokerOptions {
-        shard: ShardId(0),
-        shards: 1,
+        shard: ShardId(number),
+        shards,
         queue_bytes_max: 1 << 30,
         epoch_unix_s: 0,
         work_per_turn: broker::limits::WORK_PER_TURN,

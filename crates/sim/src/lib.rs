@@ -32,6 +32,7 @@ mod error_lines;
 mod faults;
 mod features;
 mod federation;
+mod footer_checks;
 pub mod limits;
 mod log_survey;
 mod reshard_plan;

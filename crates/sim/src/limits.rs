@@ -58,3 +58,5 @@ pub const QUEUES_MAX: usize = 14;
 pub const CONSUMERS_MAX: usize = 4;
 /// Channels of one connection.
 pub const CHANNELS_MAX: usize = 3;
+/// Footers that are kept, to come again where they are none.
+pub const STALE_FOOTERS_MAX: usize = 32;

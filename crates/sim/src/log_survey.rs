@@ -320,17 +320,26 @@ impl LogSurvey {
         };
         let sequence_of = |at: &usize| self.log.frames[*at].header.sequence;
         self.proven = self.hit.iter().copied().filter(|at| is_proven(sequence_of(at))).collect();
-        self.has_lost_end = self.proven.last().is_some_and(|last| {
-            last + 1 == self.log.frames.len() && begun.is_none_or(|first| first <= sequence_of(last))
+        // Where writes lie elsewhere, a start may have found there what proves it.
+        self.has_lost_end = (0..self.log.frames.len()).last().is_some_and(|last| {
+            (self.proven.contains(&last) || self.is_named(last))
+                && begun.is_none_or(|first| first <= sequence_of(&last))
         });
     }
 
+    /// Whether a start that goes on in spite of damage names this frame.
+    fn is_named(&self, at: usize) -> bool {
+        let sequence = self.log.frames[at].header.sequence;
+        self.reported.iter().flatten().any(|one| (one.first..one.next).contains(&sequence))
+    }
+
     /// A start has cut off the log where nothing proves that a damaged frame had been durable, and goes on from there: what was
-    /// behind is no part of the log any more.
+    /// behind is no part of the log any more. It is what the start has neither found, maybe where a write lies that went astray,
+    /// nor named.
     pub fn accept_cut(&self, disk: &mut SimulatedDisk) {
-        // Where writes lie elsewhere, a start may have found there what proves it, or the frame itself.
-        let Some(first) = self.first_unproven().filter(|_| !self.is_astray) else { return };
-        for frame in &self.log.frames[first..] {
+        let is_cut_off = |at: &usize| self.lost.contains(at) && !self.is_named(*at);
+        let cut_off = (0..self.log.frames.len()).rev().take_while(is_cut_off).count();
+        for frame in self.log.frames.iter().rev().take(cut_off) {
             disk.accept_damage(frame.segment, frame.block, frame.header.blocks() as usize * BLOCK_BYTES);
         }
     }
@@ -354,19 +363,18 @@ impl LogSurvey {
             Err(error) => return Some(format!("damage, and a start cannot go on in spite of it: {error}")),
         };
         let sequence_of = |at: usize| self.log.frames[at].header.sequence;
-        let is_named = |at: usize| reported.iter().any(|one| (one.first..one.next).contains(&sequence_of(at)));
-        if let Some(at) = (0..self.log.frames.len()).find(|&at| is_named(at) && !self.lost.contains(&at)) {
+        if let Some(at) = (0..self.log.frames.len()).find(|&at| self.is_named(at) && !self.lost.contains(&at)) {
             return Some(format!("frame {} is reported missing, and was read", sequence_of(at).0));
         }
         let first_unproven = self.first_unproven();
         let is_cut_off = |at: usize| first_unproven.is_some_and(|first| first <= at);
-        if let Some(&at) = self.lost.iter().find(|&&at| !is_named(at) && !is_cut_off(at)) {
+        if let Some(&at) = self.lost.iter().find(|&&at| !self.is_named(at) && !is_cut_off(at)) {
             return Some(format!("frame {} had been durable, is missing, and is not reported", sequence_of(at).0));
         }
         if self.has_lost_header || self.is_astray {
             return None;
         }
-        if let Some(&at) = self.proven.iter().find(|&&at| !is_named(at)) {
+        if let Some(&at) = self.proven.iter().find(|&&at| !self.is_named(at)) {
             return Some(format!("frame {} is damaged, as another one proves, and is not reported", sequence_of(at).0));
         }
         if let Some(&at) = self.lost.iter().find(|&&at| !self.proven.contains(&at) && !is_cut_off(at)) {
@@ -449,7 +457,11 @@ mod tests {
     }
 
     fn survey(disk: &mut SimulatedDisk) -> LogSurvey {
-        LogSurvey::of(disk, LOG, false).expect("a log")
+        survey_of(disk, false)
+    }
+
+    fn survey_of(disk: &mut SimulatedDisk, is_astray: bool) -> LogSurvey {
+        LogSurvey::of(disk, LOG, is_astray).expect("a log")
     }
 
     #[test]
@@ -508,19 +520,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_start_has_cut_off_is_no_part_of_the_log() {
-        let mut disk = log();
-        let SurveyedFrame { segment, block, .. } = survey(&mut disk).frames()[3];
-        disk.flip_bit(segment, block, 300);
-        let before = survey(&mut disk);
-        before.accept_cut(&mut disk);
-        let after = survey(&mut disk);
-        assert_eq!((before.frames().len(), after.frames().len(), after.hit.len()), (4, 3, 0));
-        // What is proven is missed until it is repaired.
-        let SurveyedFrame { segment, block, .. } = after.frames()[1];
-        disk.flip_bit(segment, block, 300);
-        survey(&mut disk).accept_cut(&mut disk);
-        assert_eq!(survey(&mut disk).hit.len(), 1);
+    fn what_a_start_has_cut_off_is_no_part_of_the_log_and_no_backup_brings_it_back() {
+        for is_astray in [false, true] {
+            let mut disk = log();
+            let SurveyedFrame { segment, block, .. } = survey(&mut disk).frames()[3];
+            disk.flip_bit(segment, block, 300);
+            let before = survey_of(&mut disk, is_astray);
+            before.accept_cut(&mut disk);
+            let after = survey_of(&mut disk, is_astray);
+            assert_eq!((before.frames().len(), after.frames().len(), after.hit.len()), (4, 3, 0));
+            // What is proven is missed until it is repaired.
+            let SurveyedFrame { segment, block, .. } = after.frames()[1];
+            disk.flip_bit(segment, block, 300);
+            survey_of(&mut disk, is_astray).accept_cut(&mut disk);
+            assert_eq!(survey_of(&mut disk, is_astray).hit.len(), 1);
+            disk.repair();
+            let repaired = survey_of(&mut disk, is_astray);
+            assert_eq!((repaired.frames().len(), repaired.hit.len()), (3, 0));
+        }
     }
 
     #[test]

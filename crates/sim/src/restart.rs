@@ -4,6 +4,7 @@
 //! missing, and names that.
 
 use crate::broker_disks::{BrokerDisks, RestartPlan};
+use crate::footer_checks;
 use crate::log_survey::{LogSurvey, LostRecords, log_of, survey};
 use crate::world::SimulatedWorld;
 use disk::SimulatedDisk;
@@ -44,6 +45,7 @@ impl SimulatedWorld {
         if plan.is_unreadable {
             self.refuse_unreadable(broker, &disks);
         }
+        self.spoil_footers(broker, &disks);
         let lost = self.start_damaged(broker, &disks, plan.restores_backup);
         lost.unwrap_or_else(|violation| {
             self.trace.fail(format!("broker {broker}: {violation}"));
@@ -60,6 +62,21 @@ impl SimulatedWorld {
         if let Some(what) = disk.with(|disk| damage_disk(disk, &survey, log, chance)) {
             self.tally.damages += 1;
             self.trace.note(|| format!("disk {at} is damaged: {what}"));
+        }
+    }
+
+    /// Some footers are not what was written. The start by them is compared with one without them, and then is made.
+    fn spoil_footers(&mut self, broker: usize, disks: &BrokerDisks) {
+        // Drawn apart, so that the rest of a run does not depend on how many footers there are.
+        let life = u64::from(self.brokers[broker].lives);
+        let chance = SplitMix64::new(self.settings.seed ^ life << 40 ^ 0xF007);
+        let Some(spoiled) = self.stale_footers.spoil(disks, chance) else { return };
+        self.tally.spoiled_footers += spoiled;
+        if spoiled > 0 {
+            self.trace.note(|| format!("{spoiled} footers are damaged or stale"));
+        }
+        if let Some(violation) = footer_checks::violation(disks) {
+            self.trace.fail(format!("broker {broker}: {violation}"));
         }
     }
 

@@ -290,6 +290,11 @@ impl SimulatedBroker {
         });
     }
 
+    /// Whether a queue is closed, as a disk cannot read its messages.
+    pub fn has_closed_queue(&self) -> bool {
+        self.shards.iter().any(|node| node.shard.broker().counters().queues_closed > 0)
+    }
+
     /// Ticks a shard if it is awake or something wakes it. Returns whether it did.
     pub fn run_shard(&mut self, index: usize, now: Instant) -> bool {
         let mut has_edges = false;

@@ -79,6 +79,8 @@ pub struct Tally {
     pub full_disks: u64,
     /// Places of disks that were damaged while it was down.
     pub damages: u64,
+    /// Footers that were damaged or stale before a start.
+    pub spoiled_footers: u64,
     /// Frames that were damaged while it ran.
     pub flips: u64,
     /// Damage that its scrub has named.
@@ -118,7 +120,7 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages flips scrub_reports journal_reports refused_starts lossy_starts reshardings moved
+            forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages spoiled_footers flips scrub_reports journal_reports refused_starts lossy_starts reshardings moved
             runs_moving lost recovered ticks
         }
     }
@@ -151,7 +153,7 @@ impl Display for Tally {
             write!(
                 f,
                 "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk ({} of them for a spill disk), {} with {} confirmed messages in doubt, {} \
-                 deliveries of what was published before; {full_disks} disks and {} spill disks full, {damages} places damaged, {} while it ran, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
+                 deliveries of what was published before; {full_disks} disks and {} spill disks full, {damages} places damaged, {} while it ran, {} footers damaged or stale, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
                  {lossy_starts} without {} messages that were damaged, {} with another number of shards; {} messages moved, \
                  in {} runs; ",
                 self.spill_failures,
@@ -160,6 +162,7 @@ impl Display for Tally {
                 self.recovered,
                 self.full_spills,
                 self.flips,
+                self.spoiled_footers,
                 self.scrub_reports,
                 self.journal_reports,
                 self.lost,

@@ -6,6 +6,7 @@ use crate::broker_disks::CrashKind;
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientConnection;
 use crate::faults::Faults;
+use crate::footer_checks::StaleFooters;
 use crate::limits::{FEDERATION_HEAP_BYTES_MAX, SCRATCH_BYTES, SHARD_HEAP_BYTES_LEFT_MAX};
 use crate::settings::Settings;
 use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
@@ -73,6 +74,8 @@ pub struct SimulatedWorld {
     pub tally: Tally,
     /// A broker closes all connections: deliveries come back before their clients know.
     pub is_ending: bool,
+    /// Footers that disks had before.
+    pub stale_footers: StaleFooters,
     uids: u64,
 }
 
@@ -91,6 +94,7 @@ impl SimulatedWorld {
             trace: Trace::new(traced),
             tally: Tally::default(),
             is_ending: false,
+            stale_footers: StaleFooters::default(),
             uids: 0,
             settings,
         };

@@ -29,6 +29,7 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.refused_starts / 5,
         sum.lossy_starts,
         sum.reshardings / 5,
+        sum.spoiled_footers / 20,
         sum.flips / 5,
         sum.scrub_reports / 3,
         sum.journal_reports,

@@ -45,6 +45,7 @@ use pending::{Entry, PendingList};
 use queues::{PendingRun, QueueTable};
 use segments::SegmentUses;
 use std::collections::VecDeque;
+use std::ops::Range;
 use tickets::Tickets;
 
 /// A message that can be written.
@@ -214,7 +215,8 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         self.group_delay_us = delay_us;
     }
 
-    /// While it is held back nothing is written, whoever waits for it. What is fetched is read.
+    /// While it is held back nothing more is encoded, whoever waits for it. What is in groups is written and synced when it is due,
+    /// and what is fetched is read.
     pub fn hold_writes(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
@@ -224,9 +226,11 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         self.scrub.set_options(options);
     }
 
-    /// The log ends: whatever is unwritten is due, also what comes to be from now on.
+    /// The log ends: whatever is unwritten is due, also what comes to be from now on. If there was no space for it, it has one
+    /// more try.
     pub fn close(&mut self) {
         self.clocks.is_closing = true;
+        self.writer.retry_making();
         self.set_scrub(None);
     }
 
@@ -341,15 +345,12 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if self.has_failed {
             return None;
         }
-        if self.is_held {
-            return self.poll_reads(now_us);
-        }
         if self.writer.is_idle() {
             self.pass_over_unwritten();
             self.reclaim();
         }
         self.start_clocks(now_us);
-        if self.is_due(now_us) && self.writer.can_write() {
+        if !self.is_held && self.is_due(now_us) && self.writer.can_write() {
             self.fill_group();
             if !self.writer.has_pending() {
                 self.complete_tickets();
@@ -414,15 +415,12 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         if self.has_failed {
             return None;
         }
-        if self.is_held {
-            return self.fetcher.timer_us();
-        }
         let is_moving = self.mover.as_ref().is_some_and(Mover::is_ready);
         let write_us = match is_moving {
             true => Some(0),
             false => self.clocks.due_us().into_iter().chain(self.awaited_us()).min(),
         };
-        let write_us = write_us.filter(|_| self.writer.can_write());
+        let write_us = write_us.filter(|_| !self.is_held && self.writer.can_write());
         [write_us, self.writer.timer_us(), self.fetcher.timer_us(), self.scrub_us()].into_iter().flatten().min()
     }
 
@@ -446,6 +444,11 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
     /// Bytes of messages that are unwritten.
     pub fn pending_bytes(&self) -> usize {
         self.list.bytes()
+    }
+
+    /// The tickets of what is unwritten, and of what was settled behind the first of it.
+    pub fn unwritten(&self) -> Range<u64> {
+        self.list.first()..self.list.last() + 1
     }
 
     /// Bytes of the messages that are alive in the log.

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use store::limits::{LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, PENDING_BYTES_MAX, WHOLE_BODY_BYTES_MAX};
 use store::{
-    Completion, Frame, FrameKind, LogId, LoggedMessage, MessageLog, MessageLogEvent, MessageLogOptions, Position,
-    QueueUid, Record, RecordReader, RecoveredLog, Request, StoreTag, StoredMessage, Ticket,
+    Completion, DiskError, DiskErrorKind, Frame, FrameKind, LogId, LoggedMessage, MessageLog, MessageLogEvent,
+    MessageLogOptions, Position, QueueUid, Record, RecordReader, RecoveredLog, Request, StoreTag, StoredMessage,
+    Ticket,
 };
 
 const QUEUE: QueueUid = QueueUid(5);
@@ -273,6 +274,28 @@ fn a_log_that_ends_writes_how_far_messages_were_handed_out_although_its_clock_st
 }
 
 #[test]
+fn a_log_that_ends_tries_again_to_make_a_segment_and_no_more_than_once() {
+    for has_space in [true, false] {
+        let mut log = Log::new();
+        let no_space = || Err(DiskError { kind: DiskErrorKind::NoSpace, text: "full".to_owned() });
+        log.append(QUEUE, 1, 10);
+        let Some(Request::Make { segment, .. }) = log.log.poll(0) else { panic!("a segment is made") };
+        let event = log.log.complete(Completion::Made { segment, result: no_space() }, 0);
+        assert!(matches!(event, Some(MessageLogEvent::NoSpace)), "{event:?}");
+        assert!(log.log.poll(LAZY_WRITE_US).is_none(), "it is tried again later");
+        log.log.close();
+        let Some(Request::Make { segment, .. }) = log.log.poll(LAZY_WRITE_US) else { panic!("it is tried again") };
+        let result = if has_space { Ok(()) } else { no_space() };
+        let event = log.log.complete(Completion::Made { segment, result }, LAZY_WRITE_US);
+        assert_eq!(event, has_space.then_some(MessageLogEvent::Space));
+        match has_space {
+            true => assert_eq!(log.poll(LAZY_WRITE_US).complete(LAZY_WRITE_US).written, [["message 0 1"]]),
+            false => assert!(log.log.poll(LAZY_WRITE_US).is_none(), "nothing waits for space at the end"),
+        }
+    }
+}
+
+#[test]
 fn a_commit_settles_what_is_unwritten_by_a_record() {
     let mut log = Log::new();
     log.append(QUEUE, 1, 10);
@@ -331,6 +354,29 @@ fn a_group_that_is_held_back_has_what_came_meanwhile() {
     assert_eq!(log.poll(1_500).written.len(), 1, "one group for both");
     log.complete(1_600);
     assert_eq!(log.durable, Some(second));
+}
+
+#[test]
+fn a_log_that_is_held_back_syncs_what_it_has_written_and_writes_nothing_new() {
+    let mut log = Log::new();
+    log.log.sync_later(1_000);
+    let first = log.append(QUEUE, 1, 10);
+    log.log.await_durable(first);
+    log.poll(0).complete(100);
+    log.log.hold_writes(true);
+    let second = log.append(OTHER, 1, 10);
+    log.log.await_durable(second);
+    log.poll(1_099);
+    assert_eq!(log.log.timer_us(), Some(1_100), "nothing else has anything to do");
+    let Some(Request::Sync { segment }) = log.log.poll(1_100) else { panic!("a sync is due") };
+    assert_eq!(log.log.complete(Completion::Synced { segment, result: Ok(()) }, 1_200), None);
+    let mark_us = 1_200 + MARK_DELAY_US;
+    assert_eq!(log.poll(mark_us - 1).log.timer_us(), Some(mark_us));
+    log.poll(mark_us).complete(mark_us);
+    assert_eq!(log.written, [vec!["message 0 1"], vec!["mark"]]);
+    log.log.hold_writes(false);
+    log.poll(mark_us).complete(mark_us);
+    assert_eq!((log.written[2].as_slice(), log.durable), (["message 0 1".to_owned()].as_slice(), Some(second)));
 }
 
 #[test]

@@ -13,6 +13,9 @@ use wire::ChannelNumber;
 /// Why a broker short of memory ends a connection whose message has come in part.
 const MEMORY_REFUSAL: &str = "RESOURCE_ERROR - memory is low";
 
+/// Why a broker refuses what names a queue that it has closed.
+const CLOSED_QUEUE: &str = "is closed: the disk cannot read some of its messages";
+
 /// Handles the events of clients.
 pub struct EventHandler<'a> {
     pub world: &'a mut SimulatedWorld,
@@ -251,11 +254,8 @@ impl EventHandler<'_> {
         consumer.state = ConsumerState::Gone;
         let (queue, consumer) = (consumer.queue, consumer.uid);
         self.world.trace.note(|| format!("channel {uid}: the broker cancels {tag}"));
-        // A queue that the broker closes loses its consumers, and where the broker ends as well they may hear of it.
-        let mut shards = self.world.brokers[0].shards.iter();
-        let may_be_closed =
-            self.ending.is_some() && shards.any(|node| node.shard.broker().counters().queues_closed > 0);
-        if self.model.queues[queue].life.ending.is_none() && !may_be_closed {
+        // A queue that the broker closes loses its consumers.
+        if self.model.queues[queue].life.ending.is_none() && !self.may_hear_of_closed_queues() {
             let name = self.model.queues[queue].name.clone();
             self.world.trace.fail(format!("channel {uid}: the broker cancels '{tag}', but nobody deleted {name}"));
         }
@@ -326,8 +326,10 @@ impl EventHandler<'_> {
                 consumer.tag = tag;
                 consumer.state = ConsumerState::Active;
                 // The consumer may have exceeded the consumer timeout before this answer arrived, and be gone.
-                let may_be_gone = self.world.settings.limits.consumer_timeout_ms > 0 && !consumer.no_ack;
+                let may_be_overdue = self.world.settings.limits.consumer_timeout_ms > 0 && !consumer.no_ack;
                 let (queue, consumer, exclusive) = (consumer.queue, consumer.uid, consumer.exclusive);
+                // So may all of its channel, for what was sent behind the request.
+                let may_be_gone = may_be_overdue || !Certainty::of(self.world, self.model).is_certain(uid);
                 self.on_consumer(queue, consumer, uid, exclusive, may_be_gone);
             }
             (&ClientRequest::Cancel(at), BrokerReply::Cancelled(tag)) => {
@@ -377,6 +379,11 @@ impl EventHandler<'_> {
         self.model.queues[queue].active.push((consumer, channel, exclusive));
     }
 
+    /// Whether clients may hear that queues are closed as a disk cannot read their messages: where the broker ends as well.
+    fn may_hear_of_closed_queues(&self) -> bool {
+        self.ending.is_some() && self.world.brokers[0].has_closed_queue()
+    }
+
     /// The broker closed a channel, which must have had a reason.
     fn on_refusal(&mut self, client: usize, number: ChannelNumber, text: &str) {
         let Some(channel) = self.world.clients[client].channel_by_number(number) else { return };
@@ -392,8 +399,9 @@ impl EventHandler<'_> {
         let timed_out = text.contains("delivery acknowledgement")
             && Certainty::of(self.world, self.model).may_be_overdue(&self.world.clients[client].channels[channel]);
         self.world.tally.overdue += u64::from(timed_out);
-        // The pending request was not the reason, and may have been executed or not.
-        let by_publish = by_publish || timed_out;
+        let is_closed = text.contains(CLOSED_QUEUE) && self.may_hear_of_closed_queues();
+        // The pending request was not the reason, or its queue will be there again, and it may have been executed or not.
+        let by_publish = by_publish || timed_out || is_closed;
         let is_fair =
             by_publish || pending.as_ref().is_some_and(|pending| self.may_be_refused(client, channel, pending));
         if !is_fair {
@@ -482,6 +490,60 @@ impl EventHandler<'_> {
         }
         if !doubtful {
             self.prove(safe, one.unproven_settlements, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::shadow_model::ShadowMessage;
+    use crate::settings::{Mode, Settings};
+    use crate::simulated_client::{ChannelConsumer, ChannelState, ClientChannel, ClientRole};
+
+    /// A client's channel that waits for the answer to `basic.consume`.
+    fn consuming_client(world: &mut SimulatedWorld, uid: u32, queue: usize, exclusive: bool) -> usize {
+        let client = world.connect(0, ClientRole::Any);
+        let mut channel = ClientChannel::new(ChannelNumber(1), uid);
+        channel.state = ChannelState::Open;
+        channel.consumers.push(ChannelConsumer {
+            uid: uid.into(),
+            tag: "c".into(),
+            queue,
+            no_ack: true,
+            exclusive,
+            prefetch: 0,
+            unsettled: 0,
+            state: ConsumerState::Requested,
+        });
+        channel.await_reply(ClientRequest::Consume(0), 1);
+        world.clients[client].state = ConnectionState::Open;
+        world.clients[client].channels.push(channel);
+        client
+    }
+
+    #[test]
+    fn who_consumes_beside_an_exclusive_consumer_is_at_fault_unless_its_channel_may_have_ended_meanwhile() {
+        for may_have_ended in [false, true] {
+            let mut world = SimulatedWorld::new(Settings::of(Mode::Features, 1), false);
+            let mut model = ShadowModel::new(true);
+            let mut suspicions = Suspicions::default();
+            let queue = model.add_queue("q".into(), None, false);
+            let late = consuming_client(&mut world, 7, queue, false);
+            let exclusive = consuming_client(&mut world, 8, queue, true);
+            if may_have_ended {
+                // Behind the request it has sent a message to an exchange that is gone, and the answer took its time.
+                model.exchanges[0].life.ending = Some(1);
+                model.messages.insert(1, ShadowMessage::example(7));
+                world.clients[late].channels[0].unproven_publishes.push(1);
+            }
+            let mut handler =
+                EventHandler { world: &mut world, model: &mut model, suspicions: &mut suspicions, ending: None };
+            for client in [exclusive, late] {
+                let answer = BrokerReply::Consuming("c".into());
+                handler.on_event(client, ClientEvent::Reply(ChannelNumber(1), answer));
+            }
+            assert_eq!(world.trace.has_failed(), !may_have_ended);
         }
     }
 }

@@ -47,7 +47,8 @@ impl FeatureWorkload {
         let Some(durable) = self.settings.durable else { return false };
         let mut channels = world.clients.iter().flat_map(|client| &client.channels);
         let is_committing = channels.any(|channel| interrupted_commit(channel).is_some());
-        let commit_permille = if is_committing { durable.commit_crash_permille } else { 0 };
+        let has_committed = std::mem::take(&mut self.model.has_committed);
+        let commit_permille = if is_committing || has_committed { durable.commit_crash_permille } else { 0 };
         let crashes = world.chance.permille(durable.crash_permille + commit_permille);
         if crashes {
             self.end_broker(world, &durable);
@@ -94,8 +95,15 @@ impl FeatureWorkload {
     /// Whether a queue is closed, as a disk cannot read its messages. Clients are not asked what they make of it: the broker is
     /// killed at the end of the step.
     pub fn has_closed_queue(&self, world: &SimulatedWorld) -> bool {
-        let mut shards = world.brokers[0].shards.iter();
-        self.ending.is_none() && shards.any(|node| node.shard.broker().counters().queues_closed > 0)
+        self.ending.is_none() && world.brokers[0].has_closed_queue()
+    }
+
+    /// A broker closes queues only where a disk cannot read their messages.
+    fn check_why_queues_are_closed(&self, world: &mut SimulatedWorld) {
+        let may_fail = world.brokers[0].disks.as_ref().is_some_and(|disks| self.troubles.may_fail(disks));
+        if world.brokers[0].has_closed_queue() && !may_fail && !self.live_damage.is_remembered() {
+            world.trace.fail("a queue is closed, and no disk has failed".to_owned());
+        }
     }
 
     /// Kills a broker that has closed a queue.
@@ -103,9 +111,9 @@ impl FeatureWorkload {
         if !self.has_closed_queue(world) {
             return;
         }
-        let may_fail = world.brokers[0].disks.as_ref().is_some_and(|disks| self.troubles.may_fail(disks));
-        if !may_fail && !self.live_damage.is_remembered() {
-            return world.trace.fail("a queue is closed, and no disk has failed".to_owned());
+        self.check_why_queues_are_closed(world);
+        if world.trace.has_failed() {
+            return;
         }
         world.trace.note(|| "a queue is closed".to_owned());
         world.tally.disk_failures += 1;
@@ -130,6 +138,7 @@ impl FeatureWorkload {
         }
         self.model.ended = self.model.tick();
         self.part_from_clients(world);
+        self.check_why_queues_are_closed(world);
         if world.trace.has_failed() {
             return;
         }

@@ -282,6 +282,8 @@ pub struct ShadowModel {
     pub loss: Option<CrashLoss>,
     /// Commits of which a crash has left all or nothing; nobody knows which.
     pub commits: Vec<InterruptedCommit>,
+    /// A commit that settles deliveries was answered: a crash soon may come before its write, if the answer did not wait.
+    pub has_committed: bool,
 }
 
 impl ShadowModel {
@@ -314,6 +316,7 @@ impl ShadowModel {
             confirms_unwritten: false,
             loss: None,
             commits: Vec::new(),
+            has_committed: false,
         }
     }
 

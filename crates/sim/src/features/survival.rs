@@ -243,6 +243,7 @@ impl ShadowModel {
     /// queue counts when that has it, on whatever shard.
     pub fn store_committed(&mut self, settles: &[(usize, u64, bool)]) {
         let now_us = self.now_us;
+        self.has_committed |= !settles.is_empty();
         for &(queue, message, rejected) in settles {
             let known = &mut self.queues[queue];
             if !rejected || known.traits.dead.is_none() {

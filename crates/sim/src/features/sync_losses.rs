@@ -10,6 +10,7 @@ use crate::simulated_broker::SimulatedBroker;
 use crate::world::SimulatedWorld;
 use shard::StoreSync;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Steps in a row in which something was to be asked of a disk, and nothing was: by then every shard has had its turn.
 const OVERDUE_STEPS_MAX: u32 = 100;
@@ -65,8 +66,9 @@ impl CrashLoss {
 struct WatchedLog {
     /// Until when everything that was confirmed is written.
     written_us: u64,
-    /// Since when something is not written, and no disk has anything to do.
-    idle_since_us: Option<u64>,
+    /// Since when no disk has anything to do, and the last of what was not written then. What came later may wait for longer, so
+    /// that a log in which something is always unwritten is no fault, and one that keeps a single message is.
+    unwritten_since: Option<(u64, u64)>,
     /// Steps in a row in which something was due and nothing was asked for.
     overdue_steps: u32,
 }
@@ -79,6 +81,13 @@ pub struct SyncWatch(Vec<WatchedLog>);
 fn unwritten_bytes(broker: &SimulatedBroker, shard: usize) -> usize {
     let mut census = broker.shards[shard].shard.effects().store_census();
     census.find_map(|(what, bytes)| what.contains("to be written").then_some(bytes)).unwrap_or(0)
+}
+
+/// The last entry that was unwritten at a time, until all that were unwritten then are written or settled: then those that are
+/// unwritten now.
+fn next_unwritten(since: Option<(u64, u64)>, unwritten: &Range<u64>, now_us: u64) -> Option<(u64, u64)> {
+    let last = unwritten.end.checked_sub(1).filter(|_| !unwritten.is_empty())?;
+    since.filter(|(_, last)| unwritten.contains(last)).or(Some((now_us, last)))
 }
 
 impl FeatureWorkload {
@@ -114,8 +123,9 @@ impl FeatureWorkload {
                     let is_idle = !is_defining
                         && disk.peek(|disk| disk.awaited() == 0)
                         && !broker.shards[shard].shard.broker().disk_alarm();
-                    log.idle_since_us = log.idle_since_us.or(Some(now_us)).filter(|_| !is_written && is_idle);
-                    log.idle_since_us.is_some_and(|since_us| since_us + UNWRITTEN_US_MAX <= now_us)
+                    let unwritten = broker.shards[shard].shard.effects().unwritten_entries();
+                    log.unwritten_since = next_unwritten(log.unwritten_since, &unwritten, now_us).filter(|_| is_idle);
+                    log.unwritten_since.is_some_and(|(since_us, _)| since_us + UNWRITTEN_US_MAX <= now_us)
                 }
             };
             log.overdue_steps = if is_overdue { log.overdue_steps + 1 } else { 0 };
@@ -155,5 +165,20 @@ impl FeatureWorkload {
             });
             CrashLoss::new(&kept.collect::<Vec<_>>(), broker, &self.model)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_unwritten;
+
+    #[test]
+    fn a_log_that_keeps_one_entry_is_late_and_one_that_takes_other_ones_is_not() {
+        let first = next_unwritten(None, &(4..9), 100);
+        assert_eq!(first, Some((100, 8)));
+        // Some were settled and others came: one of those is still there.
+        assert_eq!(next_unwritten(first, &(8..20), 200), first);
+        assert_eq!(next_unwritten(first, &(9..20), 300), Some((300, 19)));
+        assert_eq!(next_unwritten(first, &(9..9), 300), None);
     }
 }
