@@ -46,7 +46,7 @@ struct KeyLookup {
 /// It holds what it has found so that it may go on after any change of definitions: a queue or exchange that is gone by then
 /// gets nothing, and one that is new may get the message or not. If a binding that it was about to look at is gone, it looks for
 /// the key at that exchange anew, by larger pieces. Where definitions have changed before it has looked at all bindings, it ends
-/// with those that are newer ([`NewerRounds`]): one binding may have replaced another, and it would have come upon neither.
+/// with those that are newer (`NewerRounds`): one binding may have replaced another, and it would have come upon neither.
 pub struct KeyedRoute {
     /// One behind the other.
     keys: Vec<u8>,
