@@ -38,6 +38,8 @@ impl Program {
         let path = path();
         let process = Command::new(&path)
             .args(["broker", "--state", "none", "--listen", &address.to_string(), "--shards", &shards.to_string()])
+            // The bytes of a queue or binding are those of the shards: the replica of the management API is measured elsewhere.
+            .args(["--management-listen", "none", "--metrics-listen", "none"])
             .args(arguments)
             // The broker reads its settings from variables that are called like this one.
             .env_remove("HARRIER_BIN")
