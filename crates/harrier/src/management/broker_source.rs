@@ -3,12 +3,12 @@
 //! Enters: a replica of the definitions, reports of the shards.  Leaves: counts and live objects, as of the last round.
 
 use crate::management::ManagedBroker;
-use crate::management::clock::now_ms;
+use crate::management::clock::{now, now_ms};
 use crate::management::live_tables::{LiveTables, add};
 use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
 use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::process_resources::ProcessResources;
-use crate::management::rated::Rated;
+use crate::management::rated::{Rated, channel_messages};
 use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::federation_links;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
@@ -256,7 +256,8 @@ impl Source for BrokerSource {
         self.refresh();
         if is_old {
             // The reader does not pause before its first round; a step that does not come in time comes with the next request.
-            while let Ok(step) = self.reader.next_within(FIRST_ROUND_TIMEOUT) {
+            let deadline = now() + FIRST_ROUND_TIMEOUT;
+            while let Ok(step) = self.reader.next_within(deadline.saturating_duration_since(now())) {
                 if self.take(step) {
                     return;
                 }
@@ -280,19 +281,7 @@ impl Source for BrokerSource {
         let round = self.tables.round();
         let total = |of: fn(&ShardTotals) -> u64| all(self.tables.totals(), round, of);
         let whole = |of: fn(&ShardTotals) -> u64| total(of).total;
-        let messages = MessageCounts {
-            publish: total(|all| all.stats.channels.publish),
-            confirm: total(|all| all.stats.channels.confirm),
-            deliver: total(|all| all.stats.channels.deliver),
-            deliver_no_ack: total(|all| all.stats.channels.deliver_no_ack),
-            get: total(|all| all.stats.channels.get),
-            get_no_ack: total(|all| all.stats.channels.get_no_ack),
-            get_empty: total(|all| all.stats.channels.get_empty),
-            redeliver: total(|all| all.stats.channels.redeliver),
-            ack: total(|all| all.stats.channels.ack),
-            return_unroutable: total(|all| all.stats.channels.return_unroutable),
-            drop_unroutable: total(|all| all.stats.channels.drop_unroutable),
-        };
+        let messages = channel_messages(|of| all(self.tables.totals(), round, |totals| of(&totals.stats.channels)));
         let QueueSums { waiting, ready_bytes, unacknowledged_bytes, .. } = self.queues;
         let limit = self.broker.memory_limit_bytes;
         let NodeSample { resources, sockets, memory_bytes, .. } = *self.resources.now();
@@ -336,7 +325,7 @@ impl Source for BrokerSource {
             resources: NodeResources {
                 memory_bytes,
                 memory_limit_bytes: limit,
-                disk_free_bytes,
+                disk_free_bytes: disk_free_bytes.unwrap_or(0),
                 disk_free_limit_bytes,
                 descriptors,
                 descriptors_max,
@@ -348,7 +337,7 @@ impl Source for BrokerSource {
             },
             resource_rates: self.resources.rates(),
             has_memory_alarm: self.broker.shared.used_bytes() > limit,
-            has_disk_alarm: disk_free_limit_bytes > 0 && disk_free_bytes < disk_free_limit_bytes,
+            has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
             ..BrokerCounts::default()
         }
@@ -397,6 +386,6 @@ impl Source for BrokerSource {
 }
 
 /// A count of all shards.
-fn all(shards: &[Rated<ShardTotals>], round: u64, of: fn(&ShardTotals) -> u64) -> RatedCount {
-    shards.iter().map(|shard| shard.count(round, of)).fold(RatedCount::default(), add)
+fn all(shards: &[Rated<ShardTotals>], round: u64, of: impl Fn(&ShardTotals) -> u64) -> RatedCount {
+    shards.iter().map(|shard| shard.count(round, &of)).fold(RatedCount::default(), add)
 }

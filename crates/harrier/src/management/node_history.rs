@@ -31,6 +31,11 @@ impl NodeHistory {
         &self.now
     }
 
+    /// Whether less of the disk is free than shall be, as far as that is known.
+    pub fn is_disk_short(&self, free_bytes_least: u64) -> bool {
+        self.now.resources.disk_free_bytes.is_some_and(|free| free < free_bytes_least)
+    }
+
     /// How much more of each there was in the last round, a second; nothing as long as there was one round.
     pub fn rates(&self) -> NodeResourceRates {
         let Some(before) = self.before.as_ref().filter(|before| before.at_ms < self.now.at_ms) else {
@@ -40,7 +45,7 @@ impl NodeHistory {
         let rate = |of: fn(&NodeSample) -> u64| (of(&self.now) as f64 - of(before) as f64) / seconds;
         NodeResourceRates {
             memory_bytes: rate(|sample| sample.memory_bytes),
-            disk_free_bytes: rate(|sample| sample.resources.disk_free_bytes),
+            disk_free_bytes: rate(|sample| sample.resources.disk_free_bytes.unwrap_or(0)),
             descriptors: rate(|sample| sample.resources.descriptors),
             sockets: rate(|sample| sample.sockets),
             threads: rate(|sample| sample.resources.threads),
@@ -51,7 +56,19 @@ impl NodeHistory {
 #[cfg(test)]
 mod tests {
     use super::{NodeHistory, NodeSample};
+    use crate::management::process_resources::ProcessResources;
     use management::NodeResourceRates;
+
+    #[test]
+    fn a_disk_of_which_nothing_is_known_is_not_short() {
+        let mut history = NodeHistory::default();
+        assert!(!history.is_disk_short(1), "nobody has looked yet");
+        for (free, is_short) in [(None, false), (Some(9), true), (Some(10), false)] {
+            let resources = ProcessResources { disk_free_bytes: free, ..ProcessResources::default() };
+            history.update(NodeSample { resources, at_ms: 1, ..NodeSample::default() });
+            assert_eq!(history.is_disk_short(10), is_short, "{free:?}");
+        }
+    }
 
     #[test]
     fn what_becomes_less_has_a_negative_rate() {

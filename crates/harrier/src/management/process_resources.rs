@@ -3,14 +3,15 @@
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 
-/// Descriptors, threads, and the disk of the state folder. What the system does not tell is zero.
+/// Descriptors, threads, and the disk of the state folder. What the system does not tell of the first two is zero.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ProcessResources {
     pub descriptors: u64,
     pub descriptors_max: u64,
     pub threads: u64,
     pub threads_max: u64,
-    pub disk_free_bytes: u64,
+    /// `None`: there is no state folder, or it is not known.
+    pub disk_free_bytes: Option<u64>,
 }
 
 impl ProcessResources {
@@ -26,7 +27,7 @@ impl ProcessResources {
             descriptors_max: getrlimit(Resource::Nofile).current.unwrap_or(u64::from(u32::MAX)),
             threads: threads(&status).unwrap_or(0),
             threads_max: threads_max.trim().parse().unwrap_or(0),
-            disk_free_bytes: disk.map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
+            disk_free_bytes: disk.map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
         }
     }
 }
@@ -48,6 +49,6 @@ mod tests {
         // Tests beside this one open and close files of their own.
         assert!(after.descriptors >= files.len() as u64 && after.descriptors < after.descriptors_max);
         assert!(before.threads > 0 && before.threads < before.threads_max);
-        assert!(before.disk_free_bytes > 0 && after.disk_free_bytes == 0);
+        assert!(before.disk_free_bytes > Some(0) && after.disk_free_bytes.is_none());
     }
 }

@@ -87,20 +87,24 @@ impl Rated<WaitingStats> {
 
 impl Rated<ChannelStats> {
     pub fn messages(&self, round: u64) -> MessageCounts {
-        let count = |of: fn(&ChannelStats) -> u64| self.count(round, of);
-        MessageCounts {
-            publish: count(|stats| stats.publish),
-            confirm: count(|stats| stats.confirm),
-            deliver: count(|stats| stats.deliver),
-            deliver_no_ack: count(|stats| stats.deliver_no_ack),
-            get: count(|stats| stats.get),
-            get_no_ack: count(|stats| stats.get_no_ack),
-            get_empty: count(|stats| stats.get_empty),
-            redeliver: count(|stats| stats.redeliver),
-            ack: count(|stats| stats.ack),
-            return_unroutable: count(|stats| stats.return_unroutable),
-            drop_unroutable: count(|stats| stats.drop_unroutable),
-        }
+        channel_messages(|of| self.count(round, of))
+    }
+}
+
+/// What channels count, by a function that has each of the counts with its rate.
+pub fn channel_messages(count: impl Fn(fn(&ChannelStats) -> u64) -> RatedCount) -> MessageCounts {
+    MessageCounts {
+        publish: count(|stats| stats.publish),
+        confirm: count(|stats| stats.confirm),
+        deliver: count(|stats| stats.deliver),
+        deliver_no_ack: count(|stats| stats.deliver_no_ack),
+        get: count(|stats| stats.get),
+        get_no_ack: count(|stats| stats.get_no_ack),
+        get_empty: count(|stats| stats.get_empty),
+        redeliver: count(|stats| stats.redeliver),
+        ack: count(|stats| stats.ack),
+        return_unroutable: count(|stats| stats.return_unroutable),
+        drop_unroutable: count(|stats| stats.drop_unroutable),
     }
 }
 
