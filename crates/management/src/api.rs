@@ -85,6 +85,10 @@ impl Api {
         Self { options, key }
     }
 
+    pub fn path_prefix(&self) -> &str {
+        &self.options.path_prefix
+    }
+
     pub fn key(&self) -> &[u8; 32] {
         &self.key
     }

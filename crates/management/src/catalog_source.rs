@@ -7,7 +7,7 @@ use crate::api_error::ApiError;
 use crate::changes::plan;
 use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
-    QueueCounts, VhostCounts,
+    LoginCounts, QueueCounts, VhostCounts,
 };
 use crate::planned_change::PlannedChange;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
@@ -170,6 +170,13 @@ impl Source for CatalogSource {
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random
+    }
+
+    fn count_login(&mut self, is_right: bool) {
+        if self.counts.logins.is_empty() {
+            self.counts.logins.push(LoginCounts { protocol: "http", ..LoginCounts::default() });
+        }
+        self.counts.logins[0].count(is_right);
     }
 
     fn act(&mut self, action: Action, reply: ActionReply) {

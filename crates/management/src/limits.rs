@@ -95,6 +95,19 @@ pub const LOGIN_DELAY_STEP: Duration = Duration::from_millis(10);
 /// Addresses whose failed logins are counted.
 pub const LOGIN_SOURCES_MAX: usize = 4096;
 
+/// The time after which a session that nobody uses has ended.
+pub const LOGIN_SESSION_IDLE_MAX: Duration = Duration::from_secs(8 * 3_600);
+
+/// Sessions of browsers; of a user, fewer. With one more, the one that was used longest ago ends.
+pub const LOGIN_SESSIONS_MAX: usize = 1024;
+pub const LOGIN_SESSIONS_OF_USER_MAX: usize = 64;
+
+/// Cookies of a request by which its session is looked for.
+pub const SESSION_COOKIES_MAX: usize = 4;
+
+/// Bytes of a form that logs in: each byte of a name and a password may be an escape.
+pub const LOGIN_BODY_BYTES_MAX: usize = 32 << 10;
+
 /// Bytes of credentials in base64: a name and a password of the longest kind.
 pub const CREDENTIALS_BYTES_MAX: usize = 8 << 10;
 
@@ -119,6 +132,8 @@ pub const METRICS_PIECE_BYTES: usize = 64 << 10;
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX && PATTERN_BYTES_MAX < TARGET_BYTES_MAX);
 const _: () = assert!(SUSPECT_CONNECTIONS_MAX < CONNECTIONS_MAX && LONG_ANSWERS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(PAGE_ROWS <= PAGE_ROWS_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
+const _: () =
+    assert!(LOGIN_SESSIONS_OF_USER_MAX < LOGIN_SESSIONS_MAX && LOGIN_BODY_BYTES_MAX > CREDENTIALS_BYTES_MAX * 3);
 const _: () = assert!(CREDENTIALS_BYTES_MAX * 3 / 4 >= catalog::limits::PASSWORD_BYTES_MAX);
 
 /// Limits that a test makes small.

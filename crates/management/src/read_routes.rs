@@ -6,7 +6,7 @@ use crate::broker_views;
 use crate::definition_views::{self, DEFAULT_EXCHANGE};
 use crate::definitions_file;
 use crate::health;
-use crate::json_object::{JsonObject, texts};
+use crate::json_object::JsonObject;
 use crate::list_request::ListRequest;
 use crate::live::{LiveChannel, LiveConnection, LiveConsumer};
 use crate::live_views;
@@ -148,10 +148,7 @@ impl Reader<'_> {
 
     fn whoami(&self) -> Read {
         let Some(viewer) = self.viewer else { return Err(ApiError::login_failed()) };
-        let tags = self.source.catalog().user_at(viewer.user).map(|user| &user.tags[..]).unwrap_or_default();
-        self.object(
-            JsonObject::new().text("name", &viewer.name).put("tags", texts(tags.iter().map(|tag| &**tag))).build(),
-        )
+        self.object(broker_views::whoami(self.source, viewer))
     }
 
     fn of_node(&self, view: impl Fn(&dyn Source) -> Json) -> Read {

@@ -147,6 +147,8 @@ pub enum Handler {
     GlobalParameterSet,
     GlobalParameters,
     HashPassword,
+    Login,
+    Logout,
     Memory,
     MetricsAggregated,
     MetricsDetailed,

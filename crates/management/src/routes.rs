@@ -35,6 +35,9 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/overview" Any Anywhere Overview: "Totals, rates, listeners and versions of the broker.";
         Get "/api/whoami" Any Anywhere Whoami: "The name and the tags of the user who asks.";
         Get "/api/auth" Open Anywhere AuthSettings: "How a page logs in: OAuth 2 is off.";
+        Post "/api/login" Open Anywhere Login:
+            "Begins a session of a browser: `username` and `password` in a form or an object.";
+        Delete "/api/login" Open Anywhere Logout: "Ends the session.";
         Get "/api/extensions" Any Anywhere Extensions: "Extensions of the page: none.";
         Get "/api/cluster-name" Any Anywhere ClusterName: "The name of the cluster.";
         Put "/api/cluster-name" Administrator Anywhere ClusterNameSet: "Names the cluster.";

@@ -37,6 +37,8 @@ pub trait Source {
     fn now_ms(&self) -> u64;
     /// A random number that nobody can guess.
     fn random(&mut self) -> u64;
+    /// Somebody has offered a password, which was right or not.
+    fn count_login(&mut self, is_right: bool);
     /// Begins to do something. A reply that is dropped is one that the broker stops.
     fn act(&mut self, action: Action, reply: ActionReply);
 }

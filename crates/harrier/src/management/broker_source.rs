@@ -17,8 +17,8 @@ use catalog::{Catalog, Definition, ExchangeId, QueueId, VhostId};
 use definitions::UnusedSections;
 use management::{
     Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
-    ExchangeCounts, GlobalCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink, MessageCounts,
-    NodeResources, PlannedChange, QueueCounts, RatedCount, Source, VhostCounts, WaitingMessages, plan,
+    ExchangeCounts, GlobalCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink, LoginCounts,
+    MessageCounts, NodeResources, PlannedChange, QueueCounts, RatedCount, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::limits::DEFINITION_UPDATES_MAX;
@@ -60,6 +60,8 @@ pub struct BrokerSource {
     vhosts: HashMap<VhostId, QueueSums>,
     links: Vec<LiveFederationLink>,
     resources: NodeHistory,
+    /// To the API itself.
+    http_logins: LoginCounts,
     random: StdRng,
 }
 
@@ -81,6 +83,7 @@ impl BrokerSource {
             vhosts: HashMap::new(),
             links: Vec::new(),
             resources: NodeHistory::default(),
+            http_logins: LoginCounts { protocol: "http", ..LoginCounts::default() },
             random,
         })
     }
@@ -339,6 +342,7 @@ impl Source for BrokerSource {
             has_memory_alarm: self.broker.shared.used_bytes() > limit,
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
+            logins: vec![self.http_logins],
             ..BrokerCounts::default()
         }
     }
@@ -378,6 +382,10 @@ impl Source for BrokerSource {
 
     fn random(&mut self) -> u64 {
         self.random.next_u64()
+    }
+
+    fn count_login(&mut self, is_right: bool) {
+        self.http_logins.count(is_right);
     }
 
     fn act(&mut self, action: Action, reply: ActionReply) {
