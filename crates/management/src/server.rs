@@ -8,6 +8,7 @@ use crate::answer_bytes::{AnswerBytes, LongAnswerPermit, SharedSource};
 use crate::api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 use crate::api_error::ApiError;
 use crate::audit_line::AuditLine;
+use crate::direct_requests::{DirectAnswer, DirectRequest, DirectRequestQueue, PendingDirectRequest, whole_body};
 use crate::limits::{
     ACCEPT_PAUSE, HEAD_BYTES_MAX, LONG_ANSWERS_MAX, REFRESH_INTERVAL, ROWS_A_PIECE, STOP_TIMEOUT,
     SUSPECT_CONNECTIONS_MAX, ServerLimits, VERIFIER_THREADS,
@@ -106,12 +107,13 @@ struct Shared {
     connections: RefCell<HashMap<IpAddr, usize>>,
 }
 
-/// Serves on the calling thread until it is stopped.
+/// Serves on the calling thread until it is stopped: the listeners, of which there may be none, and requests of the program.
 ///
 /// # Errors
 /// The system refuses the runtime or a listener.
 pub fn serve(
     listeners: Vec<HttpListener>,
+    direct_requests: DirectRequestQueue,
     mut source: Box<dyn Source>,
     options: ApiOptions,
     limits: ServerLimits,
@@ -134,6 +136,7 @@ pub fn serve(
             let listener = TcpListener::from_std(listener)?;
             tokio::task::spawn_local(accept(Rc::clone(&shared), listener, routes, stop.clone()));
         }
+        tokio::task::spawn_local(serve_direct_requests(Rc::clone(&shared), direct_requests, stop.clone()));
         let mut stopped = stop.clone();
         while timeout(REFRESH_INTERVAL, stopped.stopped()).await.is_err() {
             shared.source.borrow_mut().refresh();
@@ -147,6 +150,9 @@ pub fn serve(
     runtime.shutdown_background();
     Ok(())
 }
+
+/// What the audit line has in the place of an address.
+const DIRECT_PEER: &str = "admin request";
 
 #[expect(clippy::disallowed_methods, reason = "when a login failed")]
 fn now() -> Instant {
@@ -290,11 +296,22 @@ async fn serve_routed(
         admit(user)?;
     }
     let body = if request.is_change() { read_body(shared, body).await? } else { Vec::new() };
+    answer_request(shared, request, user, &peer.to_string(), &body).await
+}
+
+/// Answers a request of a user who is logged in, once the body is there.
+async fn answer_request(
+    shared: &Shared,
+    request: &RoutedRequest,
+    user: Option<UserId>,
+    peer: &str,
+    body: &[u8],
+) -> Result<Answer, ApiError> {
     shared.source.borrow_mut().begin_request();
     // What the user may do has perhaps changed while the body came.
-    let viewer = user.map(admit).transpose()?;
+    let viewer = user.map(|user| shared.api.admit(&**shared.source.borrow(), request, user)).transpose()?;
     let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| AuditLine::new(viewer, peer, request));
-    let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), &body);
+    let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), body);
     let answer = match reply {
         ApiReply::Now(answer) => answer,
         ApiReply::Later(outcome) => match timeout(shared.limits.action_timeout, outcome).await {
@@ -307,6 +324,44 @@ async fn serve_routed(
         line.status = answer.status;
     }
     Ok(answer)
+}
+
+/// Answers requests of the program one after the other.
+async fn serve_direct_requests(shared: Rc<Shared>, mut requests: DirectRequestQueue, mut stop: ServerStop) {
+    loop {
+        let next = tokio::select! {
+            next = requests.next() => next,
+            () = stop.stopped() => return,
+        };
+        let Some(PendingDirectRequest { request, answer }) = next else { return };
+        let bytes_max = request.answer_bytes_max;
+        let found = answer_directly(&shared, request).await.unwrap_or_else(|error| Answer::of_error(&error));
+        let (mut status, mut is_json) = (found.status, !matches!(found.body, AnswerBody::Metrics(_)));
+        let body = whole_body(found.body, &shared.source, bytes_max).await.unwrap_or_else(|error| {
+            (status, is_json) = (error.status, true);
+            error.body().into_bytes()
+        });
+        if answer.send(DirectAnswer { status, body, is_json }).is_err() {
+            tracing::debug!("nobody waits for the answer to a request any more");
+        }
+    }
+}
+
+async fn answer_directly(shared: &Shared, request: DirectRequest) -> Result<Answer, ApiError> {
+    let DirectRequest { user, method, target, reason, body, .. } = request;
+    if body.len() > shared.limits.body_bytes_max {
+        let reason = format!("a body has {} bytes at most", shared.limits.body_bytes_max);
+        return Err(ApiError::new(413, "payload_too_large", reason));
+    }
+    let routed = match shared.api.route(&RequestHead { method, target, reason, ..RequestHead::default() }) {
+        Ok(routed) => routed,
+        Err(answer) => return Ok(answer),
+    };
+    // The replica may not yet have the user, who has just been made.
+    shared.source.borrow_mut().refresh();
+    let user = shared.source.borrow().catalog().user_by_name(&user).map(|(id, _)| id);
+    let user = user.ok_or_else(ApiError::login_failed)?;
+    answer_request(shared, &routed, Some(user), DIRECT_PEER, &body).await
 }
 
 /// The user of the request's credentials.
