@@ -7,6 +7,7 @@
 //! Read `Definition`, then `Catalog`. The exchange types are one file each under `exchange`.
 #![forbid(unsafe_code)]
 
+mod all_policies;
 pub mod arguments;
 mod binding;
 mod catalog;
@@ -37,6 +38,7 @@ mod vhost;
 mod watch;
 
 pub use crate::catalog::{BindingDestination, BindingPlace, BindingView, Catalog, KeyedRoute, default_definitions};
+pub use all_policies::AllPolicies;
 pub use definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedExchange, RemovedQueue};
 pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms, federation_upstream::trace};
 pub use features::{OverflowPolicy, QueueFeatures};

@@ -3,8 +3,12 @@
 //! One thread answers one request after the other; every request gets an answer. The broker has authorized the user
 //! before a request arrives here. The format of requests and answers is in docs/operations/ctl.md.
 
+mod api_request;
+mod body_uploads;
 mod links;
+mod log_level;
 mod state_backup;
+mod stated;
 mod store;
 
 pub use links::FederationAdmin;
@@ -12,11 +16,14 @@ pub use links::FederationAdmin;
 use crate::greeting;
 use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::initial_definitions::salted;
+use crate::management::BrokerManagement;
+use crate::stated_definitions::StatedDefinitions;
+use body_uploads::BodyUploads;
 use definitions::Json;
 use shard::limits::ANSWER_BYTES_MAX;
-use shard::{AdminHandle, AdminRequest, StoreBackup};
+use shard::{AdminHandle, AdminRequest, ReplyAddress, StoreBackup};
 use std::io;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use wire::{Properties, ShortStr};
 
 /// Version of the request format. It changes when requests or answers change incompatibly.
@@ -44,18 +51,30 @@ struct AdminCommand<'a> {
     arguments: &'a Json,
 }
 
-type CommandHandler = fn(&mut AdminServer, &AdminCommand<'_>) -> Result<Json, AdminError>;
+/// Who executes a command.
+enum CommandHandler {
+    /// It returns the result.
+    Value(fn(&mut AdminServer, &AdminCommand<'_>) -> Result<Json, AdminError>),
+    /// It returns the text of the result, and depends on the channel that sends the request.
+    Text(fn(&mut AdminServer, &AdminCommand<'_>, ReplyAddress) -> Result<String, AdminError>),
+}
+
+use CommandHandler::{Text, Value};
 
 /// Commands, with the arguments that each accepts.
-const COMMANDS: [(&str, &[&str], CommandHandler); 8] = [
-    ("backup", &["folder"], AdminServer::backup),
-    ("definitions", &["vhost"], AdminServer::definitions),
-    ("links", links::LINKS, AdminServer::links),
-    ("link-add", links::LINK_ADD, AdminServer::link_add),
-    ("link-delete", links::LINK_DELETE, AdminServer::link_delete),
-    ("route-add", links::ROUTE_ADD, AdminServer::route_add),
-    ("route-delete", links::ROUTE_DELETE, AdminServer::route_delete),
-    ("store", &[], AdminServer::store),
+const COMMANDS: [(&str, &[&str], CommandHandler); 12] = [
+    ("api", &["method", "target", "body", "uploaded", "reason"], Text(AdminServer::api)),
+    ("api-body", &["piece"], Text(AdminServer::upload)),
+    ("backup", &["folder"], Value(AdminServer::backup)),
+    ("definitions", &["vhost"], Value(AdminServer::definitions)),
+    ("links", links::LINKS, Value(AdminServer::links)),
+    ("link-add", links::LINK_ADD, Value(AdminServer::link_add)),
+    ("link-delete", links::LINK_DELETE, Value(AdminServer::link_delete)),
+    ("route-add", links::ROUTE_ADD, Value(AdminServer::route_add)),
+    ("route-delete", links::ROUTE_DELETE, Value(AdminServer::route_delete)),
+    ("set-log-level", &["level"], Value(AdminServer::set_log_level)),
+    ("stated", &[], Value(AdminServer::stated)),
+    ("store", &[], Value(AdminServer::store)),
 ];
 
 /// Executes admin requests.
@@ -65,12 +84,26 @@ pub struct AdminServer {
     federation: FederationAdmin,
     /// Without a store there is nothing to copy.
     store: Option<StoreBackup>,
+    management: BrokerManagement,
+    stated: StatedDefinitions,
+    uploads: BodyUploads,
 }
 
 impl AdminServer {
     /// A server for the broker of this operator.
-    pub fn new(operator: AdminHandle, kept: IneffectiveDefinitions, federation: FederationAdmin) -> Self {
-        AdminServer { operator, ineffective: kept, federation, store: None }
+    pub fn new(
+        operator: AdminHandle,
+        kept: IneffectiveDefinitions,
+        federation: FederationAdmin,
+        management: BrokerManagement,
+    ) -> Self {
+        let (stated, uploads) = (StatedDefinitions::default(), BodyUploads::default());
+        AdminServer { operator, ineffective: kept, federation, store: None, management, stated, uploads }
+    }
+
+    /// Tells administrators what the configuration states.
+    pub fn with_stated(self, stated: StatedDefinitions) -> Self {
+        AdminServer { stated, ..self }
     }
 
     /// Lets administrators copy the store.
@@ -84,13 +117,25 @@ impl AdminServer {
     /// The system refuses a thread.
     pub fn serve(mut self, requests: Receiver<AdminRequest>) -> io::Result<()> {
         self.federation.restore(&self.operator);
-        let serve = move || requests.iter().for_each(|request| self.answer(request));
+        let serve = move || {
+            loop {
+                let next = match self.uploads.is_empty() {
+                    true => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                    false => requests.recv_timeout(BodyUploads::TIMEOUT),
+                };
+                match next {
+                    Ok(request) => self.answer(request),
+                    Err(RecvTimeoutError::Timeout) => self.uploads.clear(),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
         std::thread::Builder::new().name("requests".to_owned()).spawn(serve).map(drop)
     }
 
     fn answer(&mut self, request: AdminRequest) {
         let AdminRequest { user, reply_to, correlation_id, body } = request;
-        let outcome = self.execute(&user, &body);
+        let outcome = self.execute(&user, reply_to, &body);
         if let Err(AdminError { code, text }) = &outcome {
             tracing::debug!(%user, code, text, "a request has no result");
         }
@@ -111,7 +156,8 @@ impl AdminServer {
         }
     }
 
-    fn execute(&mut self, user: &str, body: &[u8]) -> Result<Json, AdminError> {
+    /// Executes a request. Returns the text of the result.
+    fn execute(&mut self, user: &str, from: ReplyAddress, body: &[u8]) -> Result<String, AdminError> {
         let request = Json::read(body).map_err(|why| error("malformed", format!("the request is not JSON: {why}")))?;
         let Json::Object(fields) = &request else {
             return Err(error("malformed", format!("a request is an object, not {}", request.kind())));
@@ -141,8 +187,18 @@ impl AdminServer {
         if let Some((key, _)) = entries.iter().find(|(key, _)| !known.contains(&&**key)) {
             return Err(error("unknown-argument", format!("command '{name}' has no argument '{key}'")));
         }
-        tracing::info!(%user, command = name, "an administrator asks");
-        command(self, &AdminCommand { user, arguments })
+        let asked = AdminCommand { user, arguments };
+        match command {
+            Value(handler) => {
+                tracing::info!(%user, command = name, "an administrator asks");
+                handler(self, &asked).map(|result| result.line())
+            }
+            // The line about a change is the API's.
+            Text(handler) => {
+                tracing::debug!(%user, command = name, "an administrator asks the management API");
+                handler(self, &asked, from)
+            }
+        }
     }
 
     /// All definitions, or those of one virtual host.
@@ -182,13 +238,13 @@ impl AdminCommand<'_> {
     }
 }
 
-fn encode_reply(outcome: Result<Json, AdminError>) -> String {
-    let entry = match outcome {
-        Ok(result) => ("result".to_owned(), result),
+fn encode_reply(outcome: Result<String, AdminError>) -> String {
+    let (key, value) = match outcome {
+        Ok(result) => ("result", result),
         Err(AdminError { code, text }) => {
             let fields = [("code", Json::text(code)), ("text", Json::Text(text))];
-            ("error".to_owned(), Json::Object(fields.map(|(key, value)| (key.to_owned(), value)).into()))
+            ("error", Json::Object(fields.map(|(key, value)| (key.to_owned(), value)).into()).line())
         }
     };
-    Json::Object(vec![("version".to_owned(), Json::Int(VERSION)), entry]).line()
+    format!(r#"{{"version":{VERSION},"{key}":{value}}}"#)
 }

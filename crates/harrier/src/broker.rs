@@ -3,11 +3,12 @@
 use crate::admin_server::{AdminServer, FederationAdmin};
 use crate::default_folder::default_folder;
 use crate::ineffective_definitions::IneffectiveDefinitions;
-use crate::management::{ClusterIdentity, ManagedBroker, ManagementThread};
+use crate::management::{BrokerManagement, ClusterIdentity, ManagedBroker};
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
+use crate::stated_definitions::StatedDefinitions;
 use crate::{USAGE_STATUS, greeting, log, plan_file, print, print_error, secret_file, tls};
 use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin, StoreSync};
 use definitions::UnusedSections;
@@ -123,7 +124,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         // Messages stay in their logs, wherever the folder is moved to.
         config.shards = store.logs;
     }
-    let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name, store)?;
+    let (mut options, begun, stated_names) = options(&config, &machine, seed()?, &cluster_name, store)?;
     let _log = log::begin(config.log_level, config.log_format);
     log_folder(&config, has_default_folder);
     for warning in &config.warnings {
@@ -143,6 +144,8 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         kept_of_file = file.kept();
         kept.change(|kept| kept.with(&kept_of_file)).map_err(unusable)?;
     }
+    let stated = StatedDefinitions::default();
+    stated.set(stated_names, &kept_of_file);
     let folders = options.store.iter().flat_map(|store| [&store.definitions_folder, &store.log_folder]);
     let readable = files_with_passwords(&config).filter_map(secret_file::warning);
     let readable = readable.chain(folders.filter_map(|folder| secret_file::store_warning(folder)));
@@ -170,7 +173,6 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     options.requests = Some(asked);
     let server = Server::start(options)?;
     let federation = federation.with_addresses(server.addresses());
-    AdminServer::new(server.admin(), kept.clone(), federation).with_store(server.backup()).serve(requests)?;
     let identity = ClusterIdentity { cluster_name: &cluster_name, store_id, shards };
     let facts = crate::management::broker_facts(&config, &machine, &identity, server.addresses(), tls.as_ref(), &bound);
     let managed = ManagedBroker {
@@ -182,8 +184,11 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         disk_free_limit_bytes,
     };
     let management_addresses = bound.addresses();
-    let management = ManagementThread::start(&config, bound, managed)?;
-    let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept, kept_of_file), server.admin());
+    let management = BrokerManagement::start(&config, bound, managed)?;
+    let admin_server = AdminServer::new(server.admin(), kept.clone(), federation, management.clone());
+    admin_server.with_store(server.backup()).with_stated(stated.clone()).serve(requests)?;
+    let mut reload =
+        Reload::new(words.to_vec(), config, limits, shards, (begun, kept, kept_of_file, stated), server.admin());
     // On a thread of its own: it waits for the disk, and the broker may be told to stop meanwhile.
     let (hangup, hangups) = sync_channel(1);
     let run_reloads = move || {
@@ -218,7 +223,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     let shared = server.shared();
     let ended = server.join();
     // It answers to the end of the broker.
-    management.into_iter().for_each(ManagementThread::stop);
+    management.stop();
     ended?;
     let CopiedBytes { bytes_in, bytes_out } = shared.copied_bytes();
     let ports = shared.port_counters();

@@ -14,13 +14,22 @@ use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Subscriber;
 use tracing::{Event, Level, Metadata};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Registry, reload};
 use wire::Escaped;
 
 /// The lines of the log; a place of the program is where `tracing` is called.
 type PlacedLogQueue = LogQueue<Identifier>;
+
+/// The level from which on events are logged, of each of the two subscribers.
+type LevelHandle = reload::Handle<LevelFilter, Registry>;
+
+/// What sets the level, once the log has begun.
+static LEVELS: OnceLock<[LevelHandle; 2]> = OnceLock::new();
 
 /// The log of the process, once it has begun.
 static QUEUE: OnceLock<Arc<PlacedLogQueue>> = OnceLock::new();
@@ -37,27 +46,40 @@ impl Drop for Log {
 
 /// Initializes logging. Only the first call in a process has an effect.
 pub fn begin(level: LogLevel, format: LogFormat) -> Log {
-    let level = match level {
-        LogLevel::Error => Level::ERROR,
-        LogLevel::Warn => Level::WARN,
-        LogLevel::Info => Level::INFO,
-        LogLevel::Debug => Level::DEBUG,
-        LogLevel::Trace => Level::TRACE,
-    };
     let queue = Arc::clone(QUEUE.get_or_init(Arc::default));
     let stream = Arc::new(ErrorStream::default());
-    let own_lines = subscriber(level, format, None, EventWriter(Arc::clone(&stream)));
-    let lines = subscriber(level, format, Some(Arc::clone(&queue)), EventWriter(Arc::clone(&queue)));
+    let (own_lines, own_level) = subscriber(level, format, None, EventWriter(Arc::clone(&stream)));
+    let (lines, lines_level) = subscriber(level, format, Some(Arc::clone(&queue)), EventWriter(Arc::clone(&queue)));
     if tracing::dispatcher::set_global_default(lines).is_err() {
         tracing::warn!("logging has begun before");
         return Log(());
     }
+    LEVELS.get_or_init(|| [own_level, lines_level]);
     let write = move || tracing::dispatcher::with_default(&own_lines, || write_entries(&queue, &stream));
     // The thread lives as long as the process.
     if let Err(error) = std::thread::Builder::new().name("log".to_owned()).spawn(write) {
         crate::print_error(&format!("harrier: nothing is logged, because the system refuses a thread: {error}"));
     }
     Log(())
+}
+
+/// Sets the level from which on events are logged.
+///
+/// # Errors
+/// There is no log.
+pub fn set_level(level: LogLevel) -> Result<(), String> {
+    let handles = LEVELS.get().ok_or("there is no log")?;
+    handles.iter().try_for_each(|handle| handle.reload(filter(level))).map_err(|error| error.to_string())
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 /// Waits until everything is written, but not for ever.
@@ -68,23 +90,32 @@ pub fn flush() {
     }
 }
 
-fn subscriber<W>(level: Level, format: LogFormat, limit: Option<Arc<PlacedLogQueue>>, writer: W) -> tracing::Dispatch
+fn subscriber<W>(
+    level: LogLevel,
+    format: LogFormat,
+    limit: Option<Arc<PlacedLogQueue>>,
+    writer: W,
+) -> (tracing::Dispatch, LevelHandle)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let filtered = tracing_subscriber::registry().with(filter);
     // An error of the log could not be logged there.
-    let builder = tracing_subscriber::fmt().log_internal_errors(false).with_writer(writer);
-    let builder = builder.with_max_level(level).with_ansi(false).with_ansi_sanitization(false);
-    match format {
+    let lines = tracing_subscriber::fmt::layer().log_internal_errors(false).with_writer(writer);
+    let lines = lines.with_ansi(false).with_ansi_sanitization(false);
+    let dispatch = match format {
         LogFormat::Text => {
             let format = LimitedFormat { format: Format::default().with_target(false).with_ansi(false), limit };
-            builder.event_format(format).finish().into()
+            filtered.with(lines.event_format(format)).into()
         }
         LogFormat::Json => {
             let format: Format<Json> = Format::default().with_target(false).json().flatten_event(true);
-            builder.fmt_fields(JsonFields::new()).event_format(LimitedFormat { format, limit }).finish().into()
+            let format = LimitedFormat { format, limit };
+            filtered.with(lines.fmt_fields(JsonFields::new()).event_format(format)).into()
         }
-    }
+    };
+    (dispatch, handle)
 }
 
 /// Formats events, but for those that repeat themselves.

@@ -1,6 +1,6 @@
 //! The `harrier` program: dispatches to the subcommands and sets the allocator.
 //!
-//! Exit status: 0, 1 for a failure, 2 for wrong usage.
+//! Exit status: 0, 1 for a failure, 2 for wrong usage; those of `harrier ctl` are of sysexits.h.
 #![forbid(unsafe_code)]
 
 mod address_source;
@@ -33,6 +33,7 @@ mod route;
 mod route_spec;
 mod secret_file;
 mod state_folder;
+mod stated_definitions;
 mod store_command;
 mod store_file;
 mod tls;
@@ -57,7 +58,7 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
   market      a stock exchange that trades through a broker, and measures it
   proxy       connect clients of this host to a broker over another transport
   definitions check or write a file of definitions
-  ctl         ask a running broker for its definitions
+  ctl         ask and change a running broker
   route       join brokers: links and routes between them
   store       check and show the durable store of a stopped broker
   rdma        inspect and test this machine's RDMA devices

@@ -6,16 +6,19 @@ use crate::dialler::Dialler;
 use crate::greeting::greeting;
 use crate::initial_definitions::initial;
 use crate::state_folder::StateFolder;
+use crate::stated_definitions;
 use crate::store_file::StoreFile;
 use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, ConfigError, Machine};
+use definitions::Json;
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
 use shard::{ProcessMemory, ServerOptions, StoreOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Server options of the broker with this name and this store, and a catalog with its initial definitions.
+/// Server options of the broker with this name and this store, a catalog with its initial definitions, and the names of those that
+/// its files state.
 ///
 /// # Errors
 /// What only the using crate can check: addresses, patterns, a share of unknown memory.
@@ -25,7 +28,7 @@ pub fn options(
     hash_seed: u64,
     cluster_name: &str,
     store: Option<StoreOptions>,
-) -> Result<(ServerOptions, Catalog), ConfigError> {
+) -> Result<(ServerOptions, Catalog, Json), ConfigError> {
     let address = |text: &String| text.parse::<Address>().map_err(|error| config.fault("listen", error.to_string()));
     let memory_bytes_max = config.memory_limit_bytes(machine)?;
     let catalog = limits(config, hash_seed);
@@ -36,6 +39,7 @@ pub fn options(
     let rdma = crate::rdma_options::options(config, over_rdma, shards)?;
     let tls = crate::tls::server(config, &listen)?;
     let begun = initial(config, &catalog, shards)?;
+    let stated = stated_definitions::names(&begun.without_defaults);
     let options = ServerOptions {
         tls,
         external: crate::tls::external(config, cluster_name),
@@ -72,7 +76,7 @@ pub fn options(
         requests: None,
         store: store.map(|store| StoreOptions { definitions: begun.without_defaults, ..store }),
     };
-    Ok((options, begun.catalog))
+    Ok((options, begun.catalog, stated))
 }
 
 /// The store of a broker in its state folder, which is made if there is none.
@@ -156,7 +160,7 @@ mod tests {
         let config = config(&[]).expect("the default");
         let defaults = CatalogLimits::default();
         assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
-        let (options, begun) = options(&config, &MACHINE, 1, "here", None).expect("sound");
+        let (options, begun, _) = options(&config, &MACHINE, 1, "here", None).expect("sound");
         assert_eq!(begun.users().count(), 1);
         assert_eq!(options.session, SessionLimits::default());
         assert_eq!(options.listen_options, link::ListenOptions::default());

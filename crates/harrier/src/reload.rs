@@ -4,7 +4,8 @@
 
 use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::initial_definitions::initial;
-use catalog::{Catalog, CatalogLimits, Definition, Name, User, UserLimits, VhostLimits};
+use crate::stated_definitions::{self, StatedDefinitions};
+use catalog::{AllPolicies, Catalog, CatalogLimits, Definition, Name, User, UserLimits, VhostLimits};
 use config::{BrokerConfig, BrokerInvocation};
 use definitions::UnusedSections;
 use shard::AdminHandle;
@@ -24,6 +25,7 @@ pub struct Reload {
     ineffective: IneffectiveDefinitions,
     /// Those that the definitions file had when it was last read.
     last_ineffective: UnusedSections,
+    stated: StatedDefinitions,
     operator: AdminHandle,
 }
 
@@ -34,10 +36,11 @@ impl Reload {
         config: BrokerConfig,
         limits: CatalogLimits,
         shards: u16,
-        (said, kept, last_ineffective): (Catalog, IneffectiveDefinitions, UnusedSections),
+        (said, kept, last_ineffective, stated): (Catalog, IneffectiveDefinitions, UnusedSections, StatedDefinitions),
         operator: AdminHandle,
     ) -> Self {
-        Reload { words, config, limits, shards, last_catalog: said, ineffective: kept, last_ineffective, operator }
+        let last_catalog = said;
+        Reload { words, config, limits, shards, last_catalog, ineffective: kept, last_ineffective, stated, operator }
     }
 
     /// Reads the files again and applies the differences, durably. If anything is wrong, nothing changes.
@@ -73,9 +76,11 @@ impl Reload {
                 "a virtual host was removed from the configuration; it stays until the broker stops"
             );
         }
-        let changes = differences(&self.last_catalog, &begun.catalog);
-        let count = changes.len();
+        let mut changes = differences(&self.last_catalog, &begun.catalog);
         // A stopping broker needs no configuration.
+        let Some(now) = self.operator.with_catalog(AllPolicies::of) else { return Ok(()) };
+        changes.extend(changed_policies(now, &self.last_catalog, &begun.catalog));
+        let count = changes.len();
         let Some(refusals) = self.operator.define(changes) else { return Ok(()) };
         for refusal in &refusals {
             tracing::error!(%refusal, "a change of the configuration is refused");
@@ -83,12 +88,13 @@ impl Reload {
         tracing::info!(changes = count - refusals.len(), "the configuration was reloaded");
         (self.last_catalog, self.config) = (begun.catalog, *config);
         let of_file = begun.file.map(|file| file.kept()).unwrap_or_default();
+        self.stated.set(stated_definitions::names(&begun.without_defaults), &of_file);
         let before = std::mem::replace(&mut self.last_ineffective, of_file.clone());
         self.ineffective.change(|kept| kept.without(&before).with(&of_file))
     }
 }
 
-/// The definitions that turn one catalog into another: virtual hosts, users, permissions, limits and policies.
+/// The definitions that turn one catalog into another: virtual hosts, users, permissions and limits.
 fn differences(from: &Catalog, to: &Catalog) -> Vec<Definition> {
     let mut changes = Vec::new();
     for (id, vhost) in to.vhosts() {
@@ -125,16 +131,28 @@ fn differences(from: &Catalog, to: &Catalog) -> Vec<Definition> {
         }
         permissions(&mut changes, &name(), before.map(|before| (from, before)), (to, user));
     }
-    let all = |catalog: &Catalog, wanted: bool| {
-        let policies = catalog.policies().filter(|(_, operator)| *operator == wanted);
-        policies.map(|(policy, _)| policy.clone()).collect::<Vec<_>>()
-    };
-    let [before, after] = [from, to].map(|catalog| (all(catalog, false), all(catalog, true)));
-    if before != after {
-        let (policies, operator_policies) = (after.0.into(), after.1.into());
-        changes.push(Definition::SetPolicies { policies, operator_policies });
-    }
     changes
+}
+
+/// The policies that there are now, with what has changed between two catalogs; `None` if nothing has. Those that were made at run
+/// time stay.
+fn changed_policies(mut now: AllPolicies, from: &Catalog, to: &Catalog) -> Option<Definition> {
+    let all = |catalog: &Catalog| {
+        let policies = catalog
+            .policies()
+            .map(|(policy, operator)| ((operator, policy.vhost.clone(), policy.name.clone()), policy.clone()));
+        policies.collect::<HashMap<_, _>>()
+    };
+    let (before, after) = (all(from), all(to));
+    let mut has_changed = false;
+    for (operator, vhost, name) in before.keys().filter(|key| !after.contains_key(*key)) {
+        has_changed |= now.remove(*operator, vhost, name);
+    }
+    for ((operator, ..), policy) in after.iter().filter(|(key, policy)| before.get(*key) != Some(*policy)) {
+        now.put(*operator, policy.clone());
+        has_changed = true;
+    }
+    has_changed.then(|| now.definition())
 }
 
 /// Changes of the permissions of a user, who may be new.
@@ -165,5 +183,56 @@ fn permissions(changes: &mut Vec<Definition>, user: &Name, then: Option<(&Catalo
     for (on, permission) in after.into_iter().filter(|(on, permission)| before.get(on) != Some(permission)) {
         let (vhost, exchange) = on;
         changes.push(Definition::SetTopicPermission { user: user.clone(), vhost, exchange, permission });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed_policies;
+    use catalog::{AllPolicies, ApplyTo, Catalog, CatalogLimits, Definition, Name, Policy};
+    use std::collections::BTreeMap;
+    use wire::{Table, Value};
+
+    /// A catalog with policies that have a number each.
+    fn catalog(policies: &[(&str, i64)]) -> Catalog {
+        let policies = policies.iter().map(|(name, most)| Policy {
+            vhost: Name::from("/"),
+            name: Name::from(*name),
+            pattern: "^a".into(),
+            apply_to: ApplyTo::default(),
+            priority: *most,
+            definition: Table::new().with("max-length", Value::I64(*most)).expect("short"),
+        });
+        let policies = policies.collect::<Vec<_>>().into();
+        let mut catalog = Catalog::new(CatalogLimits::default());
+        catalog.execute(&Definition::CreateVhost { name: Name::from("/") }).expect("it is new");
+        let definition = Definition::SetPolicies { policies, operator_policies: [].into() };
+        catalog.execute(&definition).expect("sound");
+        catalog
+    }
+
+    #[test]
+    fn policies_of_the_run_time_stay_when_those_of_the_file_change() {
+        let now = [("of-file", 1), ("changed-since", 9), ("run-time", 3)];
+        let before = [("of-file", 1), ("changed-since", 2)];
+        for (after, expect) in [
+            (&before[..], None),
+            (
+                &[("of-file", 5), ("changed-since", 2)],
+                Some(&[("of-file", 5), ("changed-since", 9), ("run-time", 3)][..]),
+            ),
+            (&[("changed-since", 2), ("new", 4)], Some(&[("changed-since", 9), ("new", 4), ("run-time", 3)])),
+            (&[], Some(&[("run-time", 3)])),
+        ] {
+            let found = changed_policies(AllPolicies::of(&catalog(&now)), &catalog(&before), &catalog(after));
+            let found = found.map(|definition| {
+                let Definition::SetPolicies { policies, .. } = definition else { panic!("{definition:?}") };
+                policies.iter().map(|policy| (policy.name.to_string(), policy.priority)).collect::<BTreeMap<_, _>>()
+            });
+            let expect = expect.map(|expect| {
+                expect.iter().map(|(name, most)| ((*name).to_owned(), *most)).collect::<BTreeMap<_, _>>()
+            });
+            assert_eq!(found, expect, "{after:?}");
+        }
     }
 }

@@ -4,7 +4,6 @@
 
 use crate::api::RoutedRequest;
 use crate::viewer::Viewer;
-use std::net::SocketAddr;
 
 /// Placeholders of paths that name something.
 const NAMES: [&str; 12] = [
@@ -25,7 +24,7 @@ const NAMES: [&str; 12] = [
 /// Begun when a change is admitted, and written when it is dropped: also for a client that does not wait for the answer.
 pub struct AuditLine {
     user: String,
-    peer: SocketAddr,
+    peer: String,
     method: &'static str,
     pattern: &'static str,
     names: String,
@@ -34,13 +33,13 @@ pub struct AuditLine {
 }
 
 impl AuditLine {
-    pub fn new(viewer: &Viewer, peer: SocketAddr, request: &RoutedRequest) -> Self {
+    pub fn new(viewer: &Viewer, peer: &str, request: &RoutedRequest) -> Self {
         let route = request.matched.route;
         let names = NAMES.into_iter().filter_map(|key| Some(format!("{key}={:?}", request.matched.get(key)?)));
         let names = names.collect::<Vec<_>>().join(" ");
         Self {
             user: viewer.name.as_str().to_owned(),
-            peer,
+            peer: peer.to_owned(),
             method: route.method.name(),
             pattern: route.pattern,
             names,

@@ -25,6 +25,7 @@ mod change_request;
 mod changes;
 mod definition_views;
 mod definitions_file;
+mod direct_requests;
 mod got_message;
 mod health;
 mod json_object;
@@ -63,6 +64,7 @@ pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 pub use api_error::ApiError;
 pub use catalog_source::CatalogSource;
 pub use changes::plan;
+pub use direct_requests::{DirectAnswer, DirectRequest, DirectRequestQueue, DirectRequests};
 pub use got_message::GotMessage;
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{

@@ -29,6 +29,9 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which a client may take no byte of an answer.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Requests of the program itself that wait for their turn; whoever sends one more waits until there is a place.
+pub const DIRECT_REQUESTS_WAITING_MAX: usize = 4;
+
 /// How often the source is given a moment to take in what has come.
 pub const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 

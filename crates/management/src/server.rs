@@ -11,6 +11,7 @@ use crate::api_error::ApiError;
 use crate::audit_line::AuditLine;
 use crate::authenticator::{self, Authenticator};
 use crate::broker_views;
+use crate::direct_requests::{DirectAnswer, DirectRequest, DirectRequestQueue, PendingDirectRequest, whole_body};
 use crate::limits::{
     ACCEPT_PAUSE, HEAD_BYTES_MAX, LOGIN_BODY_BYTES_MAX, LONG_ANSWERS_MAX, REFRESH_INTERVAL, ROWS_A_PIECE, STOP_TIMEOUT,
     SUSPECT_CONNECTIONS_MAX, ServerLimits, VERIFIER_THREADS,
@@ -23,6 +24,7 @@ use crate::source::Source;
 use crate::stalled_stream::StalledStream;
 use crate::viewer::Viewer;
 use bytes::Bytes;
+use catalog::UserId;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
@@ -111,12 +113,13 @@ struct Shared {
     connections: RefCell<HashMap<IpAddr, usize>>,
 }
 
-/// Serves on the calling thread until it is stopped.
+/// Serves on the calling thread until it is stopped: the listeners, of which there may be none, and requests of the program.
 ///
 /// # Errors
 /// The system refuses the runtime or a listener.
 pub fn serve(
     listeners: Vec<HttpListener>,
+    direct_requests: DirectRequestQueue,
     mut source: Box<dyn Source>,
     options: ApiOptions,
     limits: ServerLimits,
@@ -141,6 +144,7 @@ pub fn serve(
             let listener = TcpListener::from_std(listener)?;
             tokio::task::spawn_local(accept(Rc::clone(&shared), listener, routes, stop.clone()));
         }
+        tokio::task::spawn_local(serve_direct_requests(Rc::clone(&shared), direct_requests, stop.clone()));
         let mut stopped = stop.clone();
         while timeout(REFRESH_INTERVAL, stopped.stopped()).await.is_err() {
             shared.source.borrow_mut().refresh();
@@ -154,6 +158,9 @@ pub fn serve(
     runtime.shutdown_background();
     Ok(())
 }
+
+/// What the audit line has in the place of an address.
+const DIRECT_PEER: &str = "admin request";
 
 #[expect(clippy::disallowed_methods, reason = "when a login failed, and when a session was used")]
 fn now() -> Instant {
@@ -308,11 +315,22 @@ async fn serve_routed(
     } else {
         Vec::new()
     };
+    answer_request(shared, request, user, &peer.to_string(), &body).await
+}
+
+/// Answers a request of a user who is logged in, once the body is there.
+async fn answer_request(
+    shared: &Shared,
+    request: &RoutedRequest,
+    user: Option<UserId>,
+    peer: &str,
+    body: &[u8],
+) -> Result<Answer, ApiError> {
     shared.source.borrow_mut().begin_request();
     // What the user may do has perhaps changed while the body came.
-    let viewer = user.map(admit).transpose()?;
+    let viewer = user.map(|user| shared.api.admit(&**shared.source.borrow(), request, user)).transpose()?;
     let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| AuditLine::new(viewer, peer, request));
-    let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), &body);
+    let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), body);
     let answer = match reply {
         ApiReply::Now(answer) => answer,
         ApiReply::Later(outcome) => match timeout(shared.limits.action_timeout, outcome).await {
@@ -327,6 +345,44 @@ async fn serve_routed(
     Ok(answer)
 }
 
+/// Answers requests of the program one after the other.
+async fn serve_direct_requests(shared: Rc<Shared>, mut requests: DirectRequestQueue, mut stop: ServerStop) {
+    loop {
+        let next = tokio::select! {
+            next = requests.next() => next,
+            () = stop.stopped() => return,
+        };
+        let Some(PendingDirectRequest { request, answer }) = next else { return };
+        let bytes_max = request.answer_bytes_max;
+        let found = answer_directly(&shared, request).await.unwrap_or_else(|error| Answer::of_error(&error));
+        let (mut status, mut is_json) = (found.status, !matches!(found.body, AnswerBody::Metrics(_)));
+        let body = whole_body(found.body, &shared.source, bytes_max).await.unwrap_or_else(|error| {
+            (status, is_json) = (error.status, true);
+            error.body().into_bytes()
+        });
+        if answer.send(DirectAnswer { status, body, is_json }).is_err() {
+            tracing::debug!("nobody waits for the answer to a request any more");
+        }
+    }
+}
+
+async fn answer_directly(shared: &Shared, request: DirectRequest) -> Result<Answer, ApiError> {
+    let DirectRequest { user, method, target, reason, body, .. } = request;
+    if body.len() > shared.limits.body_bytes_max {
+        let reason = format!("a body has {} bytes at most", shared.limits.body_bytes_max);
+        return Err(ApiError::new(413, "payload_too_large", reason));
+    }
+    let routed = match shared.api.route(&RequestHead { method, target, reason, ..RequestHead::default() }) {
+        Ok(routed) => routed,
+        Err(answer) => return Ok(answer),
+    };
+    // The replica may not yet have the user, who has just been made.
+    shared.source.borrow_mut().refresh();
+    let user = shared.source.borrow().catalog().user_by_name(&user).map(|(id, _)| id);
+    let user = user.ok_or_else(ApiError::login_failed)?;
+    answer_request(shared, &routed, Some(user), DIRECT_PEER, &body).await
+}
+
 /// `POST /api/login` and `DELETE /api/login`: a session begins, or ends.
 async fn serve_login(
     open: &OpenConnection,
@@ -337,7 +393,7 @@ async fn serve_login(
 ) -> Result<Answer, ApiError> {
     let (shared, logins) = (&open.shared, &open.shared.logins);
     let cookie = |token| session_cookie::set_cookie(token, shared.api.path_prefix(), open.is_secure);
-    let audit = |viewer: &Viewer, status| AuditLine::new(viewer, peer, request).status = status;
+    let audit = |viewer: &Viewer, status| AuditLine::new(viewer, &peer.to_string(), request).status = status;
     if request.matched.route.handler == Handler::Logout {
         if let Some(user) = logins.user_of_session(peer, headers) {
             session_cookie::check_own_site(headers)?;

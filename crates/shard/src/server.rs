@@ -21,7 +21,7 @@ use crate::store_opening::{OpenStore, StoreOpenError};
 use crate::store_options::StoreOptions;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
 use broker::{AdminRequest, Broker, BrokerOptions};
-use catalog::{Catalog, CatalogLimits, Definition, ShardId};
+use catalog::{AllPolicies, Catalog, CatalogLimits, Definition, Policy, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use rand::TryRngCore;
 use reactor::{Reactor, ReactorOptions, ReactorThreads, Stopper, ThreadWaker, WorkerContext};
@@ -331,7 +331,13 @@ impl Server {
                 store.restore(&mut catalog)?;
             }
             for definition in definitions {
-                catalog.execute(definition).map_err(BrokerStartError::Definition)?;
+                let executed = match definition {
+                    Definition::SetPolicies { policies, operator_policies } if over.is_some() => {
+                        catalog.execute(&policies_over(&catalog, policies, operator_policies))
+                    }
+                    definition => catalog.execute(definition),
+                };
+                executed.map_err(BrokerStartError::Definition)?;
             }
             let shard = ShardId(id);
             let broker_options = BrokerOptions {
@@ -412,4 +418,12 @@ impl Server {
             Some(text) => Err(io::Error::other(text.to_owned())),
         }
     }
+}
+
+/// The policies of a catalog with these put over those of their names: what was set while the broker ran stays.
+fn policies_over(catalog: &Catalog, policies: &[Policy], operator_policies: &[Policy]) -> Definition {
+    let mut all = AllPolicies::of(catalog);
+    policies.iter().for_each(|policy| _ = all.put(false, policy.clone()));
+    operator_policies.iter().for_each(|policy| _ = all.put(true, policy.clone()));
+    all.definition()
 }

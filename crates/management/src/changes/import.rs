@@ -2,12 +2,11 @@
 
 use super::Planned;
 use super::kept_limits::{check_counts, check_entry};
-use super::policies::AllPolicies;
 use crate::api_error::ApiError;
 use crate::change_request::refused;
 use crate::planned_change::PlannedChange;
 use crate::source::{ActionOutcome, Source};
-use catalog::{Catalog, Definition, VhostId};
+use catalog::{AllPolicies, Catalog, Definition, VhostId};
 use definitions::DefinitionsFile;
 
 /// Takes a file in. Policies and parameters replace those of the same name, everything else must be new or the same.

@@ -5,46 +5,8 @@ use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, faulty, made, named};
 use crate::planned_change::PlannedChange;
 use crate::source::ActionOutcome;
-use catalog::{Catalog, Definition, Policy, ResourceKind};
+use catalog::{AllPolicies, ResourceKind};
 use definitions::Json;
-
-/// All policies, those of operators apart.
-pub struct AllPolicies {
-    policies: Vec<Policy>,
-    operator_policies: Vec<Policy>,
-}
-
-impl AllPolicies {
-    pub fn of(catalog: &Catalog) -> Self {
-        let (operators, others): (Vec<_>, Vec<_>) = catalog.policies().partition(|(_, is_operator)| *is_operator);
-        let policies = |found: Vec<(&Policy, bool)>| found.into_iter().map(|(policy, _)| policy.clone()).collect();
-        Self { policies: policies(others), operator_policies: policies(operators) }
-    }
-
-    fn list(&mut self, is_operator: bool) -> &mut Vec<Policy> {
-        if is_operator { &mut self.operator_policies } else { &mut self.policies }
-    }
-
-    /// Whether one of this name was there; it is there no more.
-    pub fn remove(&mut self, is_operator: bool, vhost: &str, name: &str) -> bool {
-        let list = self.list(is_operator);
-        let before = list.len();
-        list.retain(|policy| (&*policy.vhost, &*policy.name) != (vhost, name));
-        list.len() != before
-    }
-
-    /// Puts a policy in the place of one of its name. Answers whether there was one.
-    pub fn put(&mut self, is_operator: bool, policy: Policy) -> bool {
-        let existed = self.remove(is_operator, &policy.vhost, &policy.name);
-        self.list(is_operator).push(policy);
-        existed
-    }
-
-    pub fn definition(self) -> Definition {
-        let (policies, operator_policies) = (self.policies.into(), self.operator_policies.into());
-        Definition::SetPolicies { policies, operator_policies }
-    }
-}
 
 /// `PUT /api/policies/{vhost}/{name}`, and of `operator-policies`.
 pub fn set(request: &ChangeRequest<'_>, is_operator: bool) -> Planned {

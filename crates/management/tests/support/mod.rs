@@ -4,8 +4,8 @@
 use catalog::{Definition, Name, Password};
 use definitions::Json;
 use management::{
-    ApiOptions, CatalogSource, HttpListener, ListenerFacts, LiveChannel, LiveConnection, LiveConsumer, QueueCounts,
-    RatedCount, ServedRoutes, ServerStopper, WaitingMessages, serve,
+    ApiOptions, CatalogSource, DirectRequests, HttpListener, ListenerFacts, LiveChannel, LiveConnection, LiveConsumer,
+    QueueCounts, RatedCount, ServedRoutes, ServerStopper, WaitingMessages, serve,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -119,6 +119,8 @@ pub fn source() -> CatalogSource {
 /// A running server.
 pub struct TestServer {
     pub address: SocketAddr,
+    /// Requests without HTTP.
+    pub requests: DirectRequests,
     stopper: Option<ServerStopper>,
     thread: Option<JoinHandle<()>>,
 }
@@ -133,9 +135,11 @@ impl TestServer {
         let address = listener.local_addr().expect("it has an address");
         let (stopper, stop) = ServerStopper::channel();
         let listeners = vec![HttpListener { listener, routes: ServedRoutes::All }];
-        let serve = move || serve(listeners, Box::new(source()), options, limits, stop).expect("the server runs");
+        let (requests, queue) = DirectRequests::channel();
+        let serve =
+            move || serve(listeners, queue, Box::new(source()), options, limits, stop).expect("the server runs");
         let thread = std::thread::spawn(serve);
-        Self { address, stopper: Some(stopper), thread: Some(thread) }
+        Self { address, requests, stopper: Some(stopper), thread: Some(thread) }
     }
 
     /// One with the usual definitions and limits.
