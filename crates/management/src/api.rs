@@ -6,9 +6,12 @@
 use crate::access::{AccessDecision, decide};
 use crate::answer::Answer;
 use crate::api_error::ApiError;
+use crate::audit_log::AuditLog;
 use crate::definitions_file;
+use crate::found_route::found_route;
 use crate::json_object::JsonObject;
 use crate::limits::TARGET_BYTES_MAX;
+use crate::page_files;
 use crate::query::{Columns, Query};
 use crate::read_routes::Reader;
 use crate::request_body::RequestBody;
@@ -75,6 +78,7 @@ pub struct Api {
     options: ApiOptions,
     /// Of the digests that stand for passwords.
     key: [u8; 32],
+    audit: AuditLog,
 }
 
 impl Api {
@@ -82,7 +86,7 @@ impl Api {
     pub fn new(options: ApiOptions, source: &mut dyn Source) -> Self {
         let mut key = [0; 32];
         key.as_chunks_mut::<8>().0.iter_mut().for_each(|part| *part = source.random().to_le_bytes());
-        Self { options, key }
+        Self { options, key, audit: AuditLog::default() }
     }
 
     pub fn path_prefix(&self) -> &str {
@@ -91,6 +95,11 @@ impl Api {
 
     pub fn key(&self) -> &[u8; 32] {
         &self.key
+    }
+
+    /// What was changed lately.
+    pub(crate) fn audit_log(&self) -> &AuditLog {
+        &self.audit
     }
 
     /// Finds the route of a request.
@@ -168,6 +177,13 @@ impl Api {
         let RoutedRequest { matched, query, content_type, reason } = request;
         if request.needs_login() && viewer.is_none() {
             return Err(ApiError::login_failed());
+        }
+        match matched.route.handler {
+            Handler::PageDocument => return Ok(ApiReply::Now(page_files::document(&self.options.path_prefix))),
+            Handler::PageFile => return page_files::page_file(matched.at("file")).map(ApiReply::Now),
+            Handler::Audit => return Ok(ApiReply::Now(Answer::json(self.audit.to_json(), &Columns::of(query)?))),
+            Handler::ExchangeRoute => return found_route(source, matched, query).map(ApiReply::Now),
+            _ => {}
         }
         let reader = Reader { source, matched, query, viewer, key: &self.key };
         if let Some(answer) = reader.read() {

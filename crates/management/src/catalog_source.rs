@@ -11,9 +11,11 @@ use crate::live::{
 };
 use crate::planned_change::PlannedChange;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
-use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, VhostId, default_definitions};
+use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, VhostId, default_definitions};
 use definitions::UnusedSections;
 use std::collections::HashMap;
+use std::sync::Arc;
+use wire::RawProperties;
 
 /// A catalog as a source.
 pub struct CatalogSource {
@@ -161,6 +163,16 @@ impl Source for CatalogSource {
 
     fn federation_links(&self) -> &[LiveFederationLink] {
         &self.federation_links
+    }
+
+    fn find_route(
+        &mut self,
+        exchange: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Option<Arc<QueueRoute>> {
+        self.catalog.route_within(exchange, routing_key, properties, work_max).ok()
     }
 
     fn now_ms(&self) -> u64 {

@@ -129,6 +129,15 @@ pub const PARAMETER_BYTES_MAX: usize = 16 << 10;
 /// Parameters of a kind that are kept: all are looked through, and copied when one changes.
 pub const PARAMETERS_KEPT_MAX: usize = 1024;
 
+/// Changes that are kept for those who look at what was changed lately.
+pub const AUDIT_EVENTS_MAX: usize = 1000;
+
+/// Bytes of each text of such a change.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 512;
+
+/// What finding out where a message would go may cost, in units of the catalog's work: some ten milliseconds.
+pub const ROUTE_WORK_MAX: u64 = 1 << 18;
+
 /// Bytes of metrics that are made at a time, but for a family of all connections or channels.
 pub const METRICS_PIECE_BYTES: usize = 64 << 10;
 

@@ -17,6 +17,7 @@ use crate::limits::{
     SUSPECT_CONNECTIONS_MAX, ServerLimits, VERIFIER_THREADS,
 };
 use crate::login_checks::login_source;
+use crate::page_files::CONTENT_SECURITY_POLICY;
 use crate::query::Columns;
 use crate::route::Handler;
 use crate::session_cookie;
@@ -329,7 +330,7 @@ async fn answer_request(
     shared.source.borrow_mut().begin_request();
     // What the user may do has perhaps changed while the body came.
     let viewer = user.map(|user| shared.api.admit(&**shared.source.borrow(), request, user)).transpose()?;
-    let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| AuditLine::new(viewer, peer, request));
+    let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| audit_line(shared, viewer, peer, request));
     let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), body);
     let answer = match reply {
         ApiReply::Now(answer) => answer,
@@ -340,7 +341,7 @@ async fn answer_request(
         },
     };
     if let Some(mut line) = line {
-        line.status = answer.status;
+        line.set_status(answer.status);
     }
     Ok(answer)
 }
@@ -383,6 +384,10 @@ async fn answer_directly(shared: &Shared, request: DirectRequest) -> Result<Answ
     answer_request(shared, &routed, Some(user), DIRECT_PEER, &body).await
 }
 
+fn audit_line<'a>(shared: &'a Shared, viewer: &Viewer, peer: &str, request: &RoutedRequest) -> AuditLine<'a> {
+    AuditLine::new(shared.api.audit_log(), shared.source.borrow().now_ms(), viewer, peer, request)
+}
+
 /// `POST /api/login` and `DELETE /api/login`: a session begins, or ends.
 async fn serve_login(
     open: &OpenConnection,
@@ -393,7 +398,7 @@ async fn serve_login(
 ) -> Result<Answer, ApiError> {
     let (shared, logins) = (&open.shared, &open.shared.logins);
     let cookie = |token| session_cookie::set_cookie(token, shared.api.path_prefix(), open.is_secure);
-    let audit = |viewer: &Viewer, status| AuditLine::new(viewer, &peer.to_string(), request).status = status;
+    let audit = |viewer: &Viewer, status| audit_line(shared, viewer, &peer.to_string(), request).set_status(status);
     if request.matched.route.handler == Handler::Logout {
         if let Some(user) = logins.user_of_session(peer, headers) {
             session_cookie::check_own_site(headers)?;
@@ -470,6 +475,8 @@ fn respond(shared: &Shared, answer: Answer, is_gzip: bool, asks_for_credentials:
         (header::VARY, "accept, accept-encoding, origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     ];
     headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
     if asks_for_credentials {

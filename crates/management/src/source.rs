@@ -10,9 +10,11 @@ use crate::live::{
 use crate::query::Query;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
-use catalog::{Catalog, ExchangeId, Name, QueueId, UserId, VhostId};
+use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, UnusedSections};
+use std::sync::Arc;
 use tokio::sync::oneshot;
+use wire::RawProperties;
 
 /// What the API shows and does. Reading takes no time and waits for nobody; an action may.
 pub trait Source {
@@ -33,6 +35,14 @@ pub trait Source {
     fn channels(&self) -> &[LiveChannel];
     fn consumers(&self) -> &[LiveConsumer];
     fn federation_links(&self) -> &[LiveFederationLink];
+    /// Where a message would go; `None` if finding out takes more work than that.
+    fn find_route(
+        &mut self,
+        exchange: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Option<Arc<QueueRoute>>;
     /// Milliseconds since the epoch.
     fn now_ms(&self) -> u64;
     /// A random number that nobody can guess.

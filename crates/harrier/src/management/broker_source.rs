@@ -13,7 +13,7 @@ use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::federation_links;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::QueueReport;
-use catalog::{Catalog, Definition, ExchangeId, QueueId, VhostId};
+use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
 use definitions::UnusedSections;
 use management::{
     Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
@@ -25,6 +25,8 @@ use shard::limits::DEFINITION_UPDATES_MAX;
 use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
+use wire::RawProperties;
 
 /// Messages that wait in some queues, and what happened to their messages.
 #[derive(Clone, Copy, Default)]
@@ -374,6 +376,16 @@ impl Source for BrokerSource {
 
     fn federation_links(&self) -> &[LiveFederationLink] {
         &self.links
+    }
+
+    fn find_route(
+        &mut self,
+        exchange: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Option<Arc<QueueRoute>> {
+        self.replica.find_route(exchange, routing_key, properties, work_max)
     }
 
     fn now_ms(&self) -> u64 {
