@@ -343,6 +343,7 @@ impl Shard {
             || ((connections.has_held() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
+            || broker.checks_timeouts()
             || self.dispatcher.reviews_access()
             || self.reports.has_work()
             || self.dispatcher.federation_links.has_dials()
