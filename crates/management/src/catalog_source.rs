@@ -99,6 +99,10 @@ impl CatalogSource {
                     self.facts.cluster_name = name;
                     return Ok(ActionOutcome::Done);
                 }
+                PlannedChange::ResetLoginCounts => {
+                    self.counts.logins.clear();
+                    return Ok(ActionOutcome::Done);
+                }
                 _ => return Err(ApiError::unavailable("there is no broker behind this")),
             }
         }
@@ -161,6 +165,10 @@ impl Source for CatalogSource {
 
     fn federation_links(&self) -> &[LiveFederationLink] {
         &self.federation_links
+    }
+
+    fn counted_ms(&self) -> u64 {
+        self.now_ms
     }
 
     fn now_ms(&self) -> u64 {

@@ -144,6 +144,7 @@ pub fn serve(
         let mut stopped = stop.clone();
         while timeout(REFRESH_INTERVAL, stopped.stopped()).await.is_err() {
             shared.source.borrow_mut().refresh();
+            shared.api.take_readings(&**shared.source.borrow());
         }
         io::Result::Ok(())
     })?;
@@ -309,6 +310,7 @@ async fn serve_routed(
         Vec::new()
     };
     shared.source.borrow_mut().begin_request();
+    shared.api.take_readings(&**shared.source.borrow());
     // What the user may do has perhaps changed while the body came.
     let viewer = user.map(admit).transpose()?;
     let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| AuditLine::new(viewer, peer, request));

@@ -33,6 +33,8 @@ pub trait Source {
     fn channels(&self) -> &[LiveChannel];
     fn consumers(&self) -> &[LiveConsumer];
     fn federation_links(&self) -> &[LiveFederationLink];
+    /// When the numbers were counted, in milliseconds since the epoch; later than before if they are others.
+    fn counted_ms(&self) -> u64;
     /// Milliseconds since the epoch.
     fn now_ms(&self) -> u64;
     /// A random number that nobody can guess.

@@ -26,6 +26,9 @@ use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
 
+/// How the API's own logins are counted.
+const HTTP: &str = "http";
+
 /// Messages that wait in some queues, and what happened to their messages.
 #[derive(Clone, Copy, Default)]
 struct QueueSums {
@@ -83,7 +86,7 @@ impl BrokerSource {
             vhosts: HashMap::new(),
             links: Vec::new(),
             resources: NodeHistory::default(),
-            http_logins: LoginCounts { protocol: "http", ..LoginCounts::default() },
+            http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             random,
         })
     }
@@ -173,8 +176,9 @@ impl BrokerSource {
                 PlannedChange::RestartFederationLink { .. } => {
                     break Err(ApiError::bad_request("a link dials again by itself: it cannot be restarted"));
                 }
-                PlannedChange::ResetStatistics | PlannedChange::ResetLoginCounts => {
-                    break Err(ApiError::bad_request("counts are since the start of the broker, and are not reset"));
+                PlannedChange::ResetLoginCounts => {
+                    self.http_logins = LoginCounts { protocol: HTTP, ..LoginCounts::default() };
+                    break Ok(ActionOutcome::Done);
                 }
             }
         };
@@ -374,6 +378,10 @@ impl Source for BrokerSource {
 
     fn federation_links(&self) -> &[LiveFederationLink] {
         &self.links
+    }
+
+    fn counted_ms(&self) -> u64 {
+        self.resources.now().at_ms
     }
 
     fn now_ms(&self) -> u64 {
