@@ -18,7 +18,7 @@ const EXCHANGE_TYPES: [&str; 7] =
     ["direct", "fanout", "headers", "topic", "x-consistent-hash", "x-delayed-message", "x-federation-upstream"];
 
 /// Counters of RabbitMQ's nodes that mean nothing here, each with its `_details`.
-const NODE_ZEROS: [&str; 21] = [
+pub const NODE_ZEROS: [&str; 21] = [
     "context_switches",
     "gc_num",
     "gc_bytes_reclaimed",

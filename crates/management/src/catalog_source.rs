@@ -101,6 +101,10 @@ impl CatalogSource {
                     self.facts.cluster_name = name;
                     return Ok(ActionOutcome::Done);
                 }
+                PlannedChange::ResetLoginCounts => {
+                    self.counts.logins.clear();
+                    return Ok(ActionOutcome::Done);
+                }
                 _ => return Err(ApiError::unavailable("there is no broker behind this")),
             }
         }
@@ -173,6 +177,10 @@ impl Source for CatalogSource {
         work_max: u64,
     ) -> Option<Arc<QueueRoute>> {
         self.catalog.route_within(exchange, routing_key, properties, work_max).ok()
+    }
+
+    fn counted_ms(&self) -> u64 {
+        self.now_ms
     }
 
     fn now_ms(&self) -> u64 {

@@ -44,7 +44,6 @@ pub enum PlannedChange {
         vhost: Name,
         id: String,
     },
-    ResetStatistics,
     /// Sets the counts of logins to zero.
     ResetLoginCounts,
 }

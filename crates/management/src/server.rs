@@ -149,6 +149,7 @@ pub fn serve(
         let mut stopped = stop.clone();
         while timeout(REFRESH_INTERVAL, stopped.stopped()).await.is_err() {
             shared.source.borrow_mut().refresh();
+            shared.api.take_readings(&**shared.source.borrow());
         }
         io::Result::Ok(())
     })?;
@@ -328,6 +329,7 @@ async fn answer_request(
     body: &[u8],
 ) -> Result<Answer, ApiError> {
     shared.source.borrow_mut().begin_request();
+    shared.api.take_readings(&**shared.source.borrow());
     // What the user may do has perhaps changed while the body came.
     let viewer = user.map(|user| shared.api.admit(&**shared.source.borrow(), request, user)).transpose()?;
     let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| audit_line(shared, viewer, peer, request));

@@ -43,6 +43,8 @@ pub trait Source {
         properties: RawProperties<'_>,
         work_max: u64,
     ) -> Option<Arc<QueueRoute>>;
+    /// When the numbers were counted, in milliseconds since the epoch; later than before if they are others.
+    fn counted_ms(&self) -> u64;
     /// Milliseconds since the epoch.
     fn now_ms(&self) -> u64;
     /// A random number that nobody can guess.

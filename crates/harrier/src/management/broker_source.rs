@@ -28,6 +28,9 @@ use std::io;
 use std::sync::Arc;
 use wire::RawProperties;
 
+/// How the API's own logins are counted.
+const HTTP: &str = "http";
+
 /// Messages that wait in some queues, and what happened to their messages.
 #[derive(Clone, Copy, Default)]
 struct QueueSums {
@@ -85,7 +88,7 @@ impl BrokerSource {
             vhosts: HashMap::new(),
             links: Vec::new(),
             resources: NodeHistory::default(),
-            http_logins: LoginCounts { protocol: "http", ..LoginCounts::default() },
+            http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             random,
         })
     }
@@ -175,8 +178,9 @@ impl BrokerSource {
                 PlannedChange::RestartFederationLink { .. } => {
                     break Err(ApiError::bad_request("a link dials again by itself: it cannot be restarted"));
                 }
-                PlannedChange::ResetStatistics | PlannedChange::ResetLoginCounts => {
-                    break Err(ApiError::bad_request("counts are since the start of the broker, and are not reset"));
+                PlannedChange::ResetLoginCounts => {
+                    self.http_logins = LoginCounts { protocol: HTTP, ..LoginCounts::default() };
+                    break Ok(ActionOutcome::Done);
                 }
             }
         };
@@ -386,6 +390,10 @@ impl Source for BrokerSource {
         work_max: u64,
     ) -> Option<Arc<QueueRoute>> {
         self.replica.find_route(exchange, routing_key, properties, work_max)
+    }
+
+    fn counted_ms(&self) -> u64 {
+        self.resources.now().at_ms
     }
 
     fn now_ms(&self) -> u64 {
