@@ -42,6 +42,8 @@ pub enum RequestErrorKind {
     NotHarrier,
     /// The broker refused the request, with this code.
     Refused(String),
+    /// The time limit for a reply passed.
+    TimedOut,
     /// Any other error.
     Other,
 }
@@ -74,6 +76,8 @@ pub struct AdminConnection {
     place: String,
     /// The channel of requests, opened by the first one.
     channel: Option<ClientChannel>,
+    /// Time limit for a reply.
+    answer_wait: Duration,
 }
 
 impl AdminConnection {
@@ -98,7 +102,12 @@ impl AdminConnection {
             }
             other => request_error(RequestErrorKind::Other, format!("{place}: {other}")),
         })?;
-        Ok(AdminConnection { client, place: place.clone(), channel: None })
+        Ok(AdminConnection { client, place: place.clone(), channel: None, answer_wait: ANSWER_WAIT })
+    }
+
+    /// Waits for each reply as long as this.
+    pub fn with_answer_wait(self, answer_wait: Duration) -> Self {
+        AdminConnection { answer_wait, ..self }
     }
 
     /// A server property that the broker sent in `connection.start`.
@@ -126,7 +135,7 @@ impl AdminConnection {
         let arguments = Json::Object(arguments.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
         let fields = [("version", Json::Int(VERSION)), ("command", Json::text(command)), ("arguments", arguments)];
         let request = Json::Object(fields.map(|(key, value)| (key.to_owned(), value)).into()).line();
-        let answer = exchange(&mut self.client, &mut self.channel, request.as_bytes());
+        let answer = exchange(&mut self.client, &mut self.channel, request.as_bytes(), self.answer_wait);
         let place = &self.place;
         let answer = answer.map_err(|failed| match failed {
             ExchangeFailure::Returned => {
@@ -134,8 +143,8 @@ impl AdminConnection {
                 request_error(RequestErrorKind::NotHarrier, text)
             }
             ExchangeFailure::Silent => request_error(
-                RequestErrorKind::Other,
-                format!("the broker at {place} has not answered for {} s", ANSWER_WAIT.as_secs()),
+                RequestErrorKind::TimedOut,
+                format!("the broker at {place} has not answered for {} s", self.answer_wait.as_secs()),
             ),
             ExchangeFailure::Call(ClientError::ChannelClosed { code, text, .. }) => {
                 request_error(RequestErrorKind::NotAllowed, format!("the broker at {place} refuses: {code} {text}"))
@@ -204,7 +213,12 @@ impl From<ClientError> for ExchangeFailure {
 }
 
 /// Sends a request and waits for its reply.
-fn exchange(client: &mut Client, open: &mut Option<ClientChannel>, request: &[u8]) -> Result<Vec<u8>, ExchangeFailure> {
+fn exchange(
+    client: &mut Client,
+    open: &mut Option<ClientChannel>,
+    request: &[u8],
+    answer_wait: Duration,
+) -> Result<Vec<u8>, ExchangeFailure> {
     let channel = match *open {
         Some(channel) => channel,
         None => {
@@ -227,6 +241,6 @@ fn exchange(client: &mut Client, open: &mut Option<ClientChannel>, request: &[u8
     if client.take_returned().is_some() {
         return Err(ExchangeFailure::Returned);
     }
-    let answer = client.next_delivery(ANSWER_WAIT)?;
+    let answer = client.next_delivery(answer_wait)?;
     answer.map(|delivery| delivery.body().to_vec()).ok_or(ExchangeFailure::Silent)
 }

@@ -1,124 +1,175 @@
-//! `harrier ctl`: sends requests to a running broker from the command line. The broker decides who may ask.
+//! `harrier ctl`: asks and changes a running broker from the command line. The broker decides who may.
+//!
+//! Enters: a command line.  Leaves: an answer on standard output, or one line on standard error and a status of sysexits.h.
+//! Owns:   commands as data, in the words of rabbitmqctl, over requests to the broker's management API.
 
-use crate::admin_connection::ask;
-use crate::{address_source, print, print_error, usage_error};
-use client::Url;
-use definitions::Json;
+mod api_client;
+mod broker_commands;
+mod change_table;
+mod command_table;
+mod connection_commands;
+mod ctl_arguments;
+mod ctl_run;
+mod definition_files;
+mod exit_status;
+mod limit_commands;
+mod list_table;
+mod output_format;
+mod own_table;
+mod startup_wait;
+mod status_text;
+mod store_table;
+mod user_commands;
+
+use crate::{address_source, is_terminal_output, print, print_error, usage_failure};
+use api_client::ApiClient;
+use command_table::{CtlAction, CtlCommand, HEADINGS};
+use ctl_arguments::CtlArguments;
+use ctl_run::{ANSWER_TIMEOUT, CtlOutput, CtlRun};
+use exit_status::{CtlError, SysExit};
+use output_format::{OutputFormat, TableStyle, object_text};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-mod store_table;
+const HEAD: &str = "usage: harrier ctl [OPTIONS] COMMAND [ARGUMENTS]
 
-const USAGE: &str = "usage: harrier ctl definitions [--url URL] [--vhost NAME]
-       harrier ctl store [--url URL] [--json]
+Asks a running broker, as one of its administrators, over any address it listens on; it changes what rabbitmqctl changes,
+by the same words. Options may stand before or behind the command; behind -- there are none.
 
-Asks a running broker, as one of its administrators, over any address it listens on.
+  --url URL          the broker and the login: amqp://USER:PASSWORD@HOST:PORT/VHOST, amqps://..., or
+                     amqp+unix://USER:PASSWORD@/PATH?vhost=VHOST. VHOST is any that the user may open, and the default of -p.
+                     '-' reads it from standard input and @FILE from a file, where nobody else sees the password.
+                     Default: amqp://guest:guest@127.0.0.1:5672/%2F
+  --formatter FORMAT table (default), json or csv; --json is --formatter json
+  -q, --quiet        no notes and no progress, which a terminal gets on standard error
+  -s, --silent       the same, and no headings of tables
+  -t, --timeout S    seconds to wait for an answer; default 60
+";
 
-  definitions   print what is defined now, declarations of clients included, as a definitions file:
-                JSON for harrier broker --definitions, or for rabbitmqctl import_definitions
-  store         print what the durable store has written since the broker started, how long that took, and what it
-                holds: a row for each shard's log of messages, for all of them, and for the definitions
+const TAIL: &str = "
+harrier ctl help COMMAND describes a command.
 
-  --url URL     the broker and the login: amqp://USER:PASSWORD@HOST:PORT/VHOST, amqps://..., or
-                amqp+unix://USER:PASSWORD@/PATH?vhost=VHOST. VHOST is any that the user may open.
-                '-' reads it from standard input and @FILE from a file, where nobody else sees the password.
-                Default: amqp://guest:guest@127.0.0.1:5672/%2F
-  --vhost NAME  only what is in this virtual host: no users, no permissions
-  --json        as JSON, with all numbers
+Examples:
+  harrier ctl list_queues name messages consumers
+  harrier ctl list_queues -p shop --formatter csv name messages
+  harrier ctl add_user ada < password.txt
+  harrier ctl set_permissions -p shop ada '^ada' '.*' '.*'
+  harrier ctl set_policy -p shop short '^orders' '{\"max-length\": 1000}' --apply-to queues
+  harrier ctl list_users user tags configured
+  harrier ctl export_definitions backup.json
+  pass broker-url | harrier ctl status --url -
 
-Status: 0 for success, 1 if the broker does not answer or refuses, 2 for wrong usage.
+Status: 0 for success, and otherwise of sysexits.h: 64 wrong usage, 65 wrong data or nothing of that name, 67 no such user,
+69 no broker answers, 70 the broker cannot do it, 73 and 74 a file, 75 it took too long, 77 not permitted, 78 not configured.
 ";
 
 /// Runs `harrier ctl`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
-        return usage_error("ctl takes words of UTF-8 only");
+        return usage_failure("ctl takes words of UTF-8 only", SysExit::Usage.into());
     };
-    if words.iter().any(|word| ["--help", "-h"].contains(word)) {
-        return print(USAGE);
+    if let ["--help" | "-h"] = words[..] {
+        return print(&general_help());
     }
-    let order = match CtlArguments::of(&words) {
-        Ok(order) => order,
-        Err(why) => return usage_error(&format!("{why}\n{USAGE}")),
+    let arguments = match CtlArguments::of(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => return failure(&error),
     };
-    let arguments = order.vhost.into_iter().map(|name| ("vhost", Json::text(name))).collect();
-    match ask(&order.url, order.command, arguments) {
-        Ok(found) if order.command == "store" && !order.is_json => print(&store_table::text(&found)),
-        Ok(found) => print(&(found.page() + "\n")),
-        Err(why) => {
-            print_error(&format!("harrier ctl: {why}"));
-            ExitCode::FAILURE
+    if arguments.wants_help {
+        return print(&command_help(arguments.command));
+    }
+    match run(&arguments) {
+        Ok(output) => write(&output, &arguments),
+        Err(error) => failure(&error),
+    }
+}
+
+fn failure(error: &CtlError) -> ExitCode {
+    match error.status {
+        SysExit::Usage => usage_failure(&error.text, SysExit::Usage.into()),
+        status => {
+            print_error(&format!("harrier ctl: {error}"));
+            status.into()
         }
     }
 }
 
-struct CtlArguments<'a> {
-    command: &'a str,
-    url: Url,
-    vhost: Option<&'a str>,
-    is_json: bool,
+fn run(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
+    if let CtlAction::Offline(run) = arguments.command.action {
+        return run(arguments);
+    }
+    let url = address_source::url(arguments.get("--url")).map_err(CtlError::usage)?;
+    let mut client = ApiClient::connect(&url, arguments.timeout.unwrap_or(ANSWER_TIMEOUT))?;
+    let mut ctl = CtlRun { arguments, url: &url, client: &mut client };
+    let stated = arguments.command.stated;
+    let output = match arguments.command.action {
+        CtlAction::List(list) => ctl.list(&list, stated)?,
+        CtlAction::Change(change) => ctl.change(&change)?,
+        CtlAction::Own(run) => run(&mut ctl)?,
+        CtlAction::Offline(run) => run(arguments)?,
+    };
+    if let (Some(stated), false) = (stated, matches!(arguments.command.action, CtlAction::List(_))) {
+        ctl.warn_of_stated(stated)?;
+    }
+    client.end();
+    Ok(output)
 }
 
-impl<'a> CtlArguments<'a> {
-    fn of(words: &[&'a str]) -> Result<Self, String> {
-        let (command, mut rest) = match words {
-            [] => return Err("ctl needs a command".to_owned()),
-            [command, rest @ ..] => (*command, rest),
-        };
-        if !["definitions", "store"].contains(&command) {
-            return Err(format!("unknown command 'ctl {command}'"));
+fn write(output: &CtlOutput, arguments: &CtlArguments<'_>) -> ExitCode {
+    let style = TableStyle { has_heading: !arguments.is_silent, is_aligned: is_terminal_output() };
+    match (output, arguments.format) {
+        (CtlOutput::Nothing, _) => ExitCode::SUCCESS,
+        (CtlOutput::Text(_, Some(object)), format @ (OutputFormat::Json | OutputFormat::Csv)) => {
+            print(&object_text(object, format, style))
         }
-        let (mut url, mut vhost, mut is_json) = (None, None, false);
-        while let [word, behind @ ..] = rest {
-            if *word == "--json" && command == "store" {
-                (is_json, rest) = (true, behind);
-                continue;
-            }
-            let (option, value, behind) = match (word.split_once('='), behind) {
-                (Some((option, value)), _) => (option, value, behind),
-                (None, [value, behind @ ..]) => (*word, *value, behind),
-                (None, []) => (*word, "", behind),
-            };
-            let place = match option {
-                "--url" => &mut url,
-                "--vhost" if command == "definitions" => &mut vhost,
-                other => return Err(format!("unknown option '{other}'")),
-            };
-            if value.is_empty() {
-                return Err(format!("{option} needs a value"));
-            }
-            if place.replace(value).is_some() {
-                return Err(format!("{option} is given twice"));
-            }
-            rest = behind;
-        }
-        Ok(CtlArguments { command, url: address_source::url(url)?, vhost, is_json })
+        (CtlOutput::Text(text, _), _) => print(text),
+        (CtlOutput::Rows(rows), format) => print(&rows.text(format, style)),
+        // A definitions file is JSON whatever the form of tables.
+        (CtlOutput::Object(object), _) => print(&object_text(object, OutputFormat::Json, style)),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::CtlArguments;
+/// `help`.
+fn help(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
+    let text = match arguments.get("COMMAND") {
+        None => general_help(),
+        Some(word) => {
+            let unknown = || CtlError::usage(format!("unknown command 'ctl {word}'"));
+            command_help(command_table::find(word).ok_or_else(unknown)?)
+        }
+    };
+    Ok(CtlOutput::Text(text, None))
+}
 
-    fn check(words: &[&str], expect: Result<(&str, &str, Option<&str>), &str>) {
-        let order = CtlArguments::of(words);
-        let found = order.as_ref().map(|order| (&*order.url.address, &*order.url.vhost, order.vhost));
-        assert_eq!(found.map_err(|why| &**why), expect, "{words:?}");
+fn general_help() -> String {
+    let mut text = HEAD.to_owned();
+    for (heading, commands) in HEADINGS {
+        text.push_str(&format!("\n{heading}:\n"));
+        for command in commands {
+            text.push_str(&format!("  {}\n", command.usage()));
+        }
     }
+    text + TAIL
+}
 
-    #[test]
-    fn words_are_understood_or_told() {
-        check(&["definitions"], Ok(("127.0.0.1:5672", "/", None)));
-        check(&["definitions", "--url", "amqp://a:b@h:1/v"], Ok(("h:1", "v", None)));
-        check(&["definitions", "--url=amqp://h:1", "--vhost", "/"], Ok(("h:1", "/", Some("/"))));
-        check(&["definitions", "--vhost=a=b"], Ok(("127.0.0.1:5672", "/", Some("a=b"))));
-        check(&[], Err("ctl needs a command"));
-        check(&["queues"], Err("unknown command 'ctl queues'"));
-        check(&["definitions", "--json"], Err("unknown option '--json'"));
-        check(&["store", "--url", "amqp://h:1", "--json"], Ok(("h:1", "/", None)));
-        check(&["store", "--vhost", "a"], Err("unknown option '--vhost'"));
-        check(&["definitions", "--vhost"], Err("--vhost needs a value"));
-        check(&["definitions", "--vhost", "a", "--vhost=b"], Err("--vhost is given twice"));
-        check(&["definitions", "--url", "h:1"], Err("'h:1': expected amqp://, amqps://, amqp+rdma:// or amqp+unix:"));
+fn command_help(command: &CtlCommand) -> String {
+    let mut text = format!("usage: harrier ctl {}\n\n{}: {}.\n", command.usage(), command.name, command.does);
+    if !command.options.is_empty() {
+        text.push('\n');
     }
+    for option in command.options {
+        let short = option.short.map(|short| format!("{short}, ")).unwrap_or_default();
+        let value = option.value.map(|value| format!(" {value}")).unwrap_or_default();
+        text.push_str(&format!("  {short}{}{value}: {}\n", option.long, option.does));
+    }
+    if let CtlAction::List(list) = command.action {
+        let names: Vec<&str> = list.columns.iter().map(|column| column.split('=').next().unwrap_or_default()).collect();
+        text.push_str(&format!("\nColumns: {}\nDefault: {}\n", names.join(" "), list.defaults.join(" ")));
+        if names.contains(&"configured") {
+            text.push_str(
+                "configured: whether the configuration states it, and restores it when the broker starts again\n",
+            );
+        }
+    }
+    text
 }

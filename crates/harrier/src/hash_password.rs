@@ -34,6 +34,20 @@ pub fn main(words: &[OsString]) -> ExitCode {
 }
 
 fn hash(sha256: bool) -> Result<String, String> {
+    let secret = &*read_password()?;
+    let salt = salt().map_err(|error| format!("no random salt is available: {error}"))?;
+    let password = match sha256 {
+        true => Password::sha256(secret, [salt[0], salt[1], salt[2], salt[3]]),
+        false => Password::argon2(secret, &salt),
+    };
+    Ok(password.written().unwrap_or_default())
+}
+
+/// The next line of standard input, which is a password.
+///
+/// # Errors
+/// There is none, or it is too long.
+pub fn read_password() -> Result<Vec<u8>, String> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         print_error("The password will be seen as you type it. End it with Enter:");
@@ -43,14 +57,8 @@ fn hash(sha256: bool) -> Result<String, String> {
     read.map_err(|error| format!("cannot read: {error}"))?;
     let secret = line.strip_suffix(b"\n").unwrap_or(&line);
     match secret.len() {
-        0 => return Err("there is no password on standard input".to_owned()),
-        1..=PASSWORD_BYTES_MAX => {}
-        _ => return Err(format!("a password has {PASSWORD_BYTES_MAX} bytes at most")),
+        0 => Err("there is no password on standard input".to_owned()),
+        1..=PASSWORD_BYTES_MAX => Ok(secret.to_vec()),
+        _ => Err(format!("a password has {PASSWORD_BYTES_MAX} bytes at most")),
     }
-    let salt = salt().map_err(|error| format!("no random salt is available: {error}"))?;
-    let password = match sha256 {
-        true => Password::sha256(secret, [salt[0], salt[1], salt[2], salt[3]]),
-        false => Password::argon2(secret, &salt),
-    };
-    Ok(password.written().unwrap_or_default())
 }

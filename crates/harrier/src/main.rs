@@ -40,7 +40,7 @@ mod tls;
 mod toml_text;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use wire::{Escaped, EscapedLines};
 
@@ -106,8 +106,22 @@ fn main() -> ExitCode {
 }
 
 fn usage_error(why: &str) -> ExitCode {
+    usage_failure(why, ExitCode::from(USAGE_STATUS))
+}
+
+fn usage_failure(why: &str, status: ExitCode) -> ExitCode {
     eprintln!("harrier: {}", EscapedLines(why.trim_end()));
-    ExitCode::from(USAGE_STATUS)
+    status
+}
+
+/// Whether people read standard output.
+fn is_terminal_output() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether people read standard error.
+fn is_terminal_error() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// Writes a text to standard output; whatever a peer chose in it leaves the terminal as it is. A closed pipe is not an

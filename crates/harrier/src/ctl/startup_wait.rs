@@ -1,0 +1,51 @@
+//! `await_startup`: waits until a broker answers.
+
+use super::api_client::ApiClient;
+use super::ctl_arguments::CtlArguments;
+use super::ctl_run::CtlOutput;
+use super::exit_status::{CtlError, SysExit};
+use crate::address_source;
+use client::Url;
+use std::time::{Duration, Instant};
+
+/// How long a broker is waited for, unless `--timeout` says another.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+#[expect(clippy::disallowed_methods, reason = "a program that waits at a terminal")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing tells that a broker elsewhere has started")]
+fn pause() {
+    std::thread::sleep(PAUSE);
+}
+
+pub fn await_startup(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
+    let url = address_source::url(arguments.get("--url")).map_err(CtlError::usage)?;
+    let (begun, timeout) = (now(), arguments.timeout.unwrap_or(STARTUP_TIMEOUT));
+    loop {
+        let left = timeout.saturating_sub(begun.elapsed());
+        let why = match attempt(&url, left.max(PAUSE)) {
+            Ok(()) => return Ok(CtlOutput::Nothing),
+            // Waiting changes none of the others.
+            Err(error) if ![SysExit::Unavailable, SysExit::Temporary].contains(&error.status) => return Err(error),
+            Err(error) => error.text,
+        };
+        if begun.elapsed() + PAUSE >= timeout {
+            let text = format!("the broker has not answered for {} s: {why}", timeout.as_secs());
+            return Err(CtlError::new(SysExit::Temporary, text));
+        }
+        pause();
+    }
+}
+
+/// Whether the broker serves clients.
+fn attempt(url: &Url, timeout: Duration) -> Result<(), CtlError> {
+    let mut client = ApiClient::connect(url, timeout)?;
+    client.get("/api/health/checks/ready-to-serve-clients")?.into_result()?;
+    client.end();
+    Ok(())
+}
