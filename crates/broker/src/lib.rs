@@ -73,6 +73,7 @@ mod paged_slot_map;
 mod pager;
 mod paging;
 mod payload;
+mod peeked_message;
 mod pending_dead_letters;
 mod pending_purges;
 mod priority_level;
@@ -125,6 +126,7 @@ pub use message::{BodyRef, Content, Message};
 pub use message_stats::{ChannelStats, DeathStats, ExchangeStats, QueueStats, ShardStats};
 pub use observer::Observer;
 pub use page::{PageSummary, PagedMessage};
+pub use peeked_message::{PeekedMessage, PeekedQueue};
 pub use publishing::Publish;
 pub use queue::Queue;
 pub use reports::{

@@ -147,6 +147,10 @@ pub const PAGED_QUEUE_UID_FIRST: u64 = 1 << 62;
 /// Consumers whose permission is reviewed at a time, after users have lost some: a millisecond's work.
 pub const CONSUMERS_REVIEWED_MAX: usize = 1024;
 
+/// Messages of a queue that are shown to somebody who looks at it, and bytes of them that are copied for that.
+pub const PEEKED_MESSAGES_MAX: usize = 256;
+pub const PEEKED_BYTES_MAX: usize = 1 << 20;
+
 const _: () = assert!(INLINE_BODY_BYTES_MAX * 4 <= BATCH_BYTES);
 const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);
 const _: () = assert!(PAGE_SLOTS.is_power_of_two());

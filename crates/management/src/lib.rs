@@ -83,8 +83,8 @@ pub use live::{
 pub use login_checks::{Credentials, LoginChecks};
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};
 pub use planned_change::{
-    ConditionalDeletion, ConnectionsToClose, GetAckMode, MessageToPublish, MessagesToGet, PayloadEncoding,
-    PlannedChange,
+    ConditionalDeletion, ConnectionsToClose, GetAckMode, MessageToPublish, MessagesToGet, MessagesToPeek,
+    PayloadEncoding, PlannedChange,
 };
 pub use query::{Columns, Query};
 pub use reference::{openapi, reference};

@@ -12,13 +12,14 @@ use crate::management::rated::{Rated, channel_messages};
 use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::federation_links;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
-use broker::QueueReport;
+use broker::{PeekedMessage, QueueReport};
 use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
-use definitions::UnusedSections;
+use definitions::{Json, UnusedSections};
 use management::{
     Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
-    ExchangeCounts, GlobalCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink, LoginCounts,
-    MessageCounts, NodeResources, PlannedChange, QueueCounts, RatedCount, Source, VhostCounts, WaitingMessages, plan,
+    ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
+    LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts, RatedCount, Source,
+    VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::limits::DEFINITION_UPDATES_MAX;
@@ -160,6 +161,7 @@ impl BrokerSource {
                 PlannedChange::Get(wanted) => {
                     return self.in_session(action, wanted.vhost, reply, SessionAction::Get(wanted));
                 }
+                PlannedChange::Peek(wanted) => break self.peek(&wanted),
                 PlannedChange::Purge { vhost, queue } => {
                     let queue = queue.to_string();
                     return self.in_session(action, vhost, reply, SessionAction::Purge { queue });
@@ -218,6 +220,28 @@ impl BrokerSource {
             (Some(0), ConnectionsToClose::Named(_)) => Err(ApiError::not_found()),
             (Some(_), _) => Ok(ActionOutcome::Done),
         }
+    }
+
+    /// Shows messages of a queue as they wait.
+    fn peek(&self, wanted: &MessagesToPeek) -> Result<ActionOutcome, ApiError> {
+        let vhost = self.replica.catalog().vhost_name(wanted.vhost);
+        let body_bytes = wanted.body_bytes_max.unwrap_or(usize::MAX);
+        let peeked = self.broker.operator.peek_queue(vhost, wanted.queue.as_bytes(), wanted.count, body_bytes);
+        let peeked = peeked.ok_or_else(ApiError::not_found)?;
+        let message = |(index, message): (usize, &PeekedMessage)| {
+            let left = peeked.ready.saturating_sub(index + 1);
+            let got = GotMessage {
+                exchange: &message.exchange,
+                routing_key: &message.routing_key,
+                redelivered: message.redelivered,
+                messages_left: u32::try_from(left).unwrap_or(u32::MAX),
+                properties: RawProperties::new(&message.properties),
+                body: &message.body,
+                body_bytes: message.body_bytes,
+            };
+            got.to_json(wanted.encoding, None)
+        };
+        Ok(ActionOutcome::Answer(Json::List(peeked.messages.iter().enumerate().map(message).collect())))
     }
 
     /// Hands over what needs a session of the user in a virtual host.
