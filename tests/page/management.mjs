@@ -127,6 +127,7 @@ function looked() {
     const labelled = element.labels?.length > 0 || element.getAttribute("aria-label") || element.textContent.trim() || element.title;
     if (!labelled) complaints.push(`<${element.tagName.toLowerCase()}> has no name`);
   }
+  for (const cell of document.querySelectorAll("table.list td.name")) if (cell.clientWidth < 90) { complaints.push(`a name has ${cell.clientWidth} pixels`); break; }
   if (document.documentElement.scrollWidth > document.documentElement.clientWidth + 1) complaints.push(`${document.documentElement.scrollWidth} pixels in a window of ${document.documentElement.clientWidth}`);
   for (const wrong of ["NaN", "undefined", "[object", "Infinity"]) if (document.body.innerText.includes(wrong)) complaints.push(`says ${wrong}`);
   if (document.querySelector("main .fault:not([hidden])")) complaints.push(document.querySelector("main .fault:not([hidden])").textContent);
