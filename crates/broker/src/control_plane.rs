@@ -147,7 +147,8 @@ impl ControlPlane<'_> {
             if self.identity.is_home(removed.home) {
                 self.remove_queue(removed.id, fx);
             } else {
-                self.data.dispatcher.flow.set_full(removed.id, false, self.sessions, fx);
+                let Dispatcher { flow, work, .. } = &mut self.data.dispatcher;
+                flow.set_full(removed.id, false, self.sessions, work, fx);
             }
         }
         if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome
@@ -164,9 +165,9 @@ impl ControlPlane<'_> {
         let is_gone = |vhost| self.definitions.catalog.vhost_name(vhost).is_empty();
         if executed.outcome == DefinitionOutcome::Limited || quotas.iter().any(|(vhost, ..)| is_gone(vhost)) {
             for vhost in self.update_quotas() {
-                let any_full = self.data.dispatcher.queues.housekeeping.quotas.any_full();
-                self.sessions.set_vhost_full(vhost, false, any_full, fx);
+                self.sessions.set_vhost_full(vhost, false);
             }
+            self.sessions.send_notices(&mut self.data.dispatcher.work, fx);
         }
     }
 
@@ -231,7 +232,8 @@ impl ControlPlane<'_> {
         let dispatcher = &mut self.data.dispatcher;
         self.sessions.deferred.leave_gets(id, dispatcher.queues.housekeeping.paging.take_gets(id));
         dispatcher.pager().run_turns(fx);
-        self.data.dispatcher.flow.release(&queue, self.sessions, fx);
+        let Dispatcher { flow, work, .. } = &mut self.data.dispatcher;
+        flow.release(&mut queue, self.sessions, work, fx);
         if !self.drop_queue(&mut queue, fx) {
             self.sessions.deferred.leave(DeferredWork::DropQueue(queue));
         }
@@ -264,7 +266,7 @@ impl ControlPlane<'_> {
     /// The queue of a consumer of this shard was deleted or closed.
     pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         self.notify_cancelled(key, fx);
-        self.data.dispatcher.channels.remove_consumer(key, fx);
+        self.data.dispatcher.forget_consumer(key, fx);
     }
 
     /// The user of a consumer of this shard may no longer read its queue.
@@ -315,9 +317,10 @@ impl ControlPlane<'_> {
             let Some(channel) = self.data.dispatcher.channels.get(channel) else { return };
             let session = self.sessions.session_id(channel.slot);
             let requester = Requester { session, channel: channel.number, request: 0 };
+            self.data.dispatcher.work.draw(CONSUMER_REMOVAL_WORK);
             fx.batch(home).push(ShardMessage::Request { requester, queue, request: QueueRequest::Cancel(key) });
         }
-        self.data.dispatcher.channels.remove_consumer(key, fx);
+        self.data.dispatcher.forget_consumer(key, fx);
     }
 
     /// A consumer leaves a queue of this shard. Returns whether the queue is to be deleted with it.
@@ -341,8 +344,13 @@ impl ControlPlane<'_> {
                 }
             }
         }
-        ack_timeouts.check(&mut self.data.dispatcher.channels, now_us, fx);
         self.dispatch_due(fx);
+        if ack_timeouts.is_due(now_us) {
+            let Dispatcher { channels, work, .. } = &mut self.data.dispatcher;
+            // Queues whose timers use up their turns do not keep it waiting.
+            work.start_turn();
+            ack_timeouts.check(channels, work, now_us, fx);
+        }
     }
 
     fn on_queue_timer<E: Effects>(&mut self, index: u32, now_us: u64, fx: &mut E) {

@@ -10,6 +10,7 @@ use crate::data_plane::DataPlane;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
 use crate::limits::{CONSUMERS_REPORTED_MAX, PLACES_PER_WORK};
 use crate::message_stats::ShardStats;
+use crate::peeked_message::PeekedQueue;
 use crate::queue::Queue;
 use crate::remote_consumers::RemoteConsumers;
 use crate::reports::{
@@ -146,6 +147,12 @@ impl Observer<'_> {
         let surroundings =
             QueueSurroundings { identity: self.identity, channels: &dispatcher.channels, remotes: &dispatcher.remotes };
         dispatcher.queues.table.get(id).map(|queue| surroundings.report(queue))
+    }
+
+    /// Copies of the first messages of a queue of this shard, as it would deliver them; it keeps them as they are.
+    pub fn peek(&self, id: QueueId, count: usize, body_bytes: usize) -> Option<PeekedQueue> {
+        let queue = self.data.dispatcher.queues.table.get(id)?;
+        Some(PeekedQueue::of(&queue.ready, count, body_bytes))
     }
 
     /// A session as it is now, if the connection has one.

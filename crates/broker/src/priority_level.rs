@@ -102,6 +102,11 @@ impl PriorityLevel {
         self.returned.first_key_value().map(|(&number, _)| number)
     }
 
+    /// Those that were returned, in their order: number, message, whether it was delivered.
+    pub fn returned(&self) -> impl Iterator<Item = (u64, &Message, bool)> {
+        self.returned.iter().map(|(&number, returned)| (number, &returned.message, returned.redelivered))
+    }
+
     /// How many messages wait that were not returned.
     pub fn list_len(&self) -> usize {
         self.list.len()

@@ -212,6 +212,11 @@ impl QueuePages {
         self.get(level)?.front.front().map(|entry| &entry.message)
     }
 
+    /// Those in front of the pages of a level.
+    pub fn in_front(&self, level: u8) -> impl Iterator<Item = &QueueEntry> {
+        self.get(level).into_iter().flat_map(|pages| &pages.front)
+    }
+
     pub fn pop(&mut self, level: u8) -> Option<QueueEntry> {
         let pages = self.get_mut(level)?;
         let entry = pages.front.pop_front()?;

@@ -11,6 +11,7 @@ use crate::priority_level::PriorityLevel;
 use crate::queue_entry::QueueEntry;
 use crate::queue_pages::{AskedRange, MessageTotals, QueuePages};
 use crate::work_budget::WorkBudget;
+use std::ops::ControlFlow;
 
 /// The levels above the lowest, each created when its first message arrives.
 #[derive(Default)]
@@ -497,6 +498,41 @@ impl ReadyMessages {
         self.remove_totals(page.totals());
         self.drop_empty_pages();
         Some(page)
+    }
+
+    /// Shows the messages as they would be taken, with whether each was delivered before, until `look` has seen enough. Returns
+    /// false at one that is on a page.
+    pub fn look(&self, look: &mut impl FnMut(&Message, bool) -> ControlFlow<()>) -> bool {
+        let levels = self.higher.as_ref().map_or(0, |higher| higher.lines.len()) as u8;
+        let mut visit = |message: &Message, redelivered| look(message, redelivered).is_break();
+        for level in (0..=levels.max(self.pages.as_ref().and_then(|pages| pages.top()).unwrap_or(0))).rev() {
+            let first = self.pages.as_ref().and_then(|pages| pages.first(level));
+            let first = first.map_or(u64::MAX, |first| first.number());
+            let line = self.line(level);
+            let mut returned =
+                line.into_iter().flat_map(PriorityLevel::returned).take_while(|(number, ..)| *number < first);
+            if returned.any(|(_, message, redelivered)| visit(message, redelivered)) {
+                return true;
+            }
+            if let Some(pages) = &self.pages {
+                if pages.in_front(level).any(|entry| visit(&entry.message, entry.redelivered)) {
+                    return true;
+                }
+                if pages.has_pages(level) {
+                    return false;
+                }
+            }
+            let newest = line.into_iter().flat_map(|line| (0..line.list_len()).map_while(|index| line.listed(index)));
+            // What was returned behind a front without pages is as new as that.
+            let mut later =
+                line.into_iter().flat_map(PriorityLevel::returned).skip_while(|(number, ..)| *number < first);
+            if later.any(|(_, message, redelivered)| visit(message, redelivered))
+                || newest.into_iter().any(|message| visit(message, false))
+            {
+                return true;
+            }
+        }
+        true
     }
 
     /// Takes any page out, unread.

@@ -83,8 +83,4 @@ impl VhostQuotas {
     pub fn is_full(&self, vhost: VhostId) -> bool {
         self.0.iter().any(|quota| quota.vhost == vhost && quota.full)
     }
-
-    pub fn any_full(&self) -> bool {
-        self.0.iter().any(|quota| quota.full)
-    }
 }

@@ -6,9 +6,12 @@
 use crate::access::{AccessDecision, decide};
 use crate::answer::Answer;
 use crate::api_error::ApiError;
+use crate::audit_log::AuditLog;
 use crate::definitions_file;
+use crate::found_route::found_route;
 use crate::json_object::JsonObject;
 use crate::limits::TARGET_BYTES_MAX;
+use crate::page_files;
 use crate::query::{Columns, Query};
 use crate::read_routes::Reader;
 use crate::request_body::RequestBody;
@@ -16,8 +19,10 @@ use crate::route::{Handler, HttpMethod, RequiredTag};
 use crate::route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 use crate::site;
 use crate::source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
+use crate::statistics_history::StatisticsHistory;
 use crate::viewer::Viewer;
 use catalog::{Password, UserId};
+use std::cell::RefCell;
 use tokio::sync::oneshot;
 
 /// What an operator sets.
@@ -75,6 +80,8 @@ pub struct Api {
     options: ApiOptions,
     /// Of the digests that stand for passwords.
     key: [u8; 32],
+    audit: AuditLog,
+    history: RefCell<StatisticsHistory>,
 }
 
 impl Api {
@@ -82,11 +89,25 @@ impl Api {
     pub fn new(options: ApiOptions, source: &mut dyn Source) -> Self {
         let mut key = [0; 32];
         key.as_chunks_mut::<8>().0.iter_mut().for_each(|part| *part = source.random().to_le_bytes());
-        Self { options, key }
+        Self { options, key, audit: AuditLog::default(), history: RefCell::default() }
+    }
+
+    pub fn path_prefix(&self) -> &str {
+        &self.options.path_prefix
     }
 
     pub fn key(&self) -> &[u8; 32] {
         &self.key
+    }
+
+    /// What was changed lately.
+    pub(crate) fn audit_log(&self) -> &AuditLog {
+        &self.audit
+    }
+
+    /// Takes the source's numbers into the past that answers have samples of. To be called each time there may be others.
+    pub fn take_readings(&self, source: &dyn Source) {
+        self.history.borrow_mut().update(source);
     }
 
     /// Finds the route of a request.
@@ -165,13 +186,21 @@ impl Api {
         if request.needs_login() && viewer.is_none() {
             return Err(ApiError::login_failed());
         }
-        let reader = Reader { source, matched, query, viewer, key: &self.key };
+        match matched.route.handler {
+            Handler::PageDocument => return Ok(ApiReply::Now(page_files::document(&self.options.path_prefix))),
+            Handler::PageFile => return page_files::page_file(matched.at("file")).map(ApiReply::Now),
+            Handler::Audit => return Ok(ApiReply::Now(Answer::json(self.audit.to_json(), &Columns::of(query)?))),
+            Handler::ExchangeRoute => return found_route(source, matched, query).map(ApiReply::Now),
+            _ => {}
+        }
+        let reader = Reader { source, matched, query, viewer, key: &self.key, history: &self.history };
         if let Some(answer) = reader.read() {
             return answer.map(ApiReply::Now);
         }
         let Some(viewer) = viewer else { return Err(ApiError::login_failed()) };
         let kind = match matched.route.handler {
             Handler::HashPassword => return hash_password(source, matched, body).map(ApiReply::Now),
+            Handler::ResetStatistics => return self.reset_statistics(source, matched).map(ApiReply::Now),
             Handler::RebalanceQueues => return Ok(ApiReply::Now(Answer::empty(204))),
             Handler::QueueAction => return queue_action(source, matched, body).map(ApiReply::Now),
             Handler::FeatureFlagEnable => return Err(ApiError::bad_request("there is no such feature flag")),
@@ -193,6 +222,17 @@ impl Api {
         let (user, user_name, salt) = (viewer.user, viewer.name.clone(), [a, b, c, d]);
         source.act(Action { user, user_name, salt, kind }, reply);
         Ok(ApiReply::Later(outcome))
+    }
+}
+
+impl Api {
+    /// Counts are since the start of the broker, and stay: what is reset is the past that samples show.
+    fn reset_statistics(&self, source: &dyn Source, matched: &RouteMatch) -> Result<Answer, ApiError> {
+        if matched.get("node").is_some_and(|node| node != source.facts().node) {
+            return Err(ApiError::not_found());
+        }
+        self.history.borrow_mut().clear();
+        Ok(Answer::empty(204))
     }
 }
 

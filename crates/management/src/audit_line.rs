@@ -3,6 +3,7 @@
 //! Never: has a body or a query in it, which may have secrets, nor a value of a path that is none of a name.
 
 use crate::api::RoutedRequest;
+use crate::audit_log::{AuditEvent, AuditLog};
 use crate::viewer::Viewer;
 
 /// Placeholders of paths that name something.
@@ -22,35 +23,36 @@ const NAMES: [&str; 12] = [
 ];
 
 /// Begun when a change is admitted, and written when it is dropped: also for a client that does not wait for the answer.
-pub struct AuditLine {
-    user: String,
-    peer: String,
-    method: &'static str,
-    pattern: &'static str,
-    names: String,
-    /// 0 as long as nothing is answered.
-    pub status: u16,
+pub struct AuditLine<'a> {
+    log: &'a AuditLog,
+    event: AuditEvent,
 }
 
-impl AuditLine {
-    pub fn new(viewer: &Viewer, peer: &str, request: &RoutedRequest) -> Self {
+impl<'a> AuditLine<'a> {
+    pub fn new(log: &'a AuditLog, at_ms: u64, viewer: &Viewer, peer: &str, request: &RoutedRequest) -> Self {
         let route = request.matched.route;
         let names = NAMES.into_iter().filter_map(|key| Some(format!("{key}={:?}", request.matched.get(key)?)));
-        let names = names.collect::<Vec<_>>().join(" ");
-        Self {
+        let event = AuditEvent {
+            at_ms,
             user: viewer.name.as_str().to_owned(),
-            peer: peer.to_owned(),
+            source: peer.to_owned(),
             method: route.method.name(),
             pattern: route.pattern,
-            names,
+            names: names.collect::<Vec<_>>().join(" "),
             status: 0,
-        }
+        };
+        Self { log, event }
+    }
+
+    /// What was answered.
+    pub fn set_status(&mut self, status: u16) {
+        self.event.status = status;
     }
 }
 
-impl Drop for AuditLine {
+impl Drop for AuditLine<'_> {
     fn drop(&mut self) {
-        let Self { user, peer, method, pattern, names, status } = self;
+        let AuditEvent { user, source: peer, method, pattern, names, status, .. } = &self.event;
         match status {
             0 => {
                 tracing::info!(target: "audit", user, %peer, method, pattern, names, "a change was asked for; the client left")
@@ -59,5 +61,6 @@ impl Drop for AuditLine {
                 tracing::info!(target: "audit", user, %peer, method, pattern, names, status, "a change was asked for")
             }
         }
+        self.log.add(&self.event);
     }
 }

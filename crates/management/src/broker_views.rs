@@ -4,6 +4,7 @@ use crate::json_object::{JsonObject, empty, texts};
 use crate::live::{BrokerCounts, ListenerFacts, RatedCount};
 use crate::queue_view::{message_stats, waiting};
 use crate::source::Source;
+use crate::viewer::Viewer;
 use definitions::Json;
 
 /// The version of RabbitMQ whose API this is; the AMQP greeting has the same.
@@ -17,7 +18,7 @@ const EXCHANGE_TYPES: [&str; 7] =
     ["direct", "fanout", "headers", "topic", "x-consistent-hash", "x-delayed-message", "x-federation-upstream"];
 
 /// Counters of RabbitMQ's nodes that mean nothing here, each with its `_details`.
-const NODE_ZEROS: [&str; 21] = [
+pub const NODE_ZEROS: [&str; 21] = [
     "context_switches",
     "gc_num",
     "gc_bytes_reclaimed",
@@ -235,6 +236,12 @@ pub fn memory(source: &dyn Source) -> Json {
         .text("strategy", "rss")
         .put("total", total.build());
     JsonObject::new().put("memory", memory.build()).build()
+}
+
+/// Who asks.
+pub fn whoami(source: &dyn Source, viewer: &Viewer) -> Json {
+    let tags = source.catalog().user_at(viewer.user).map(|user| &user.tags[..]).unwrap_or_default();
+    JsonObject::new().text("name", &viewer.name).put("tags", texts(tags.iter().map(|tag| &**tag))).build()
 }
 
 /// Logins by protocol.

@@ -7,13 +7,15 @@ use crate::api_error::ApiError;
 use crate::changes::plan;
 use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
-    QueueCounts, VhostCounts,
+    LoginCounts, QueueCounts, VhostCounts,
 };
 use crate::planned_change::PlannedChange;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
-use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, VhostId, default_definitions};
+use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, VhostId, default_definitions};
 use definitions::UnusedSections;
 use std::collections::HashMap;
+use std::sync::Arc;
+use wire::RawProperties;
 
 /// A catalog as a source.
 pub struct CatalogSource {
@@ -99,6 +101,10 @@ impl CatalogSource {
                     self.facts.cluster_name = name;
                     return Ok(ActionOutcome::Done);
                 }
+                PlannedChange::ResetLoginCounts => {
+                    self.counts.logins.clear();
+                    return Ok(ActionOutcome::Done);
+                }
                 _ => return Err(ApiError::unavailable("there is no broker behind this")),
             }
         }
@@ -163,6 +169,20 @@ impl Source for CatalogSource {
         &self.federation_links
     }
 
+    fn find_route(
+        &mut self,
+        exchange: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Option<Arc<QueueRoute>> {
+        self.catalog.route_within(exchange, routing_key, properties, work_max).ok()
+    }
+
+    fn counted_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     fn now_ms(&self) -> u64 {
         self.now_ms
     }
@@ -170,6 +190,13 @@ impl Source for CatalogSource {
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random
+    }
+
+    fn count_login(&mut self, is_right: bool) {
+        if self.counts.logins.is_empty() {
+            self.counts.logins.push(LoginCounts { protocol: "http", ..LoginCounts::default() });
+        }
+        self.counts.logins[0].count(is_right);
     }
 
     fn act(&mut self, action: Action, reply: ActionReply) {

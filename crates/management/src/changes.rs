@@ -41,7 +41,7 @@ pub fn plan(source: &dyn Source, action: &Action) -> Planned {
     let request = ChangeRequest { source, user, user_name, salt, matched, query, body, reason };
     match matched.route.handler {
         Handler::Aliveness => live_objects::aliveness(&request),
-        Handler::AuthAttemptsReset => live_objects::reset(&request, PlannedChange::ResetLoginCounts),
+        Handler::AuthAttemptsReset => live_objects::reset_login_counts(&request),
         Handler::BindingCreate => bindings::create(&request),
         Handler::BindingDelete => bindings::delete(&request),
         Handler::ClusterNameSet => names::name_cluster(&request),
@@ -65,7 +65,6 @@ pub fn plan(source: &dyn Source, action: &Action) -> Planned {
         Handler::QueueDelete => queues::delete(&request),
         Handler::QueueGet => messages::get(&request),
         Handler::QueuePurge => messages::purge(&request),
-        Handler::ResetStatistics => live_objects::reset(&request, PlannedChange::ResetStatistics),
         Handler::TopicPermissionClear => permissions::clear_topics(&request),
         Handler::TopicPermissionSet => permissions::set_topic(&request),
         Handler::UserDelete => users::delete(&request),

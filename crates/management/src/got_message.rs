@@ -15,7 +15,10 @@ pub struct GotMessage<'a> {
     /// Messages that are left in the queue.
     pub messages_left: u32,
     pub properties: RawProperties<'a>,
+    /// The body, or its beginning.
     pub body: &'a [u8],
+    /// Bytes of the whole body.
+    pub body_bytes: usize,
 }
 
 impl GotMessage<'_> {
@@ -28,7 +31,7 @@ impl GotMessage<'_> {
             None => (Base64::encode_string(bytes), "base64"),
         };
         JsonObject::new()
-            .int("payload_bytes", self.body.len() as u64)
+            .int("payload_bytes", self.body_bytes as u64)
             .flag("redelivered", self.redelivered)
             .text("exchange", &String::from_utf8_lossy(self.exchange))
             .text("routing_key", &String::from_utf8_lossy(self.routing_key))
@@ -81,7 +84,15 @@ mod tests {
         let properties = properties.to_bytes();
         let (exchange, routing_key) = (b"x".as_slice(), b"k".as_slice());
         let properties = RawProperties::new(&properties);
-        let message = GotMessage { exchange, routing_key, redelivered: true, messages_left: 4, properties, body };
+        let message = GotMessage {
+            exchange,
+            routing_key,
+            redelivered: true,
+            messages_left: 4,
+            properties,
+            body,
+            body_bytes: body.len(),
+        };
         message.to_json(encoding, body_bytes_max).line()
     }
 

@@ -18,6 +18,8 @@ mod answer_bytes;
 mod api;
 mod api_error;
 mod audit_line;
+mod audit_log;
+mod authenticator;
 mod broker_views;
 mod catalog_source;
 mod change_request;
@@ -25,6 +27,7 @@ mod changes;
 mod definition_views;
 mod definitions_file;
 mod direct_requests;
+mod found_route;
 mod got_message;
 mod health;
 mod json_object;
@@ -33,11 +36,14 @@ mod list_request;
 mod live;
 mod live_views;
 mod login_checks;
+mod login_sessions;
 mod masked_uris;
 mod metric_families;
 mod metric_writer;
 mod metrics_request;
 mod metrics_stream;
+mod object_history;
+mod page_files;
 pub mod percent;
 mod planned_change;
 mod query;
@@ -49,10 +55,15 @@ mod route;
 mod route_path;
 mod routes;
 mod row_list;
+mod sample_range;
+mod sample_ring;
+mod sampled_object;
 mod server;
+mod session_cookie;
 mod site;
 mod source;
 mod stalled_stream;
+mod statistics_history;
 mod viewer;
 
 pub use access::{AccessDecision, AccessTags, decide};
@@ -72,8 +83,8 @@ pub use live::{
 pub use login_checks::{Credentials, LoginChecks};
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};
 pub use planned_change::{
-    ConditionalDeletion, ConnectionsToClose, GetAckMode, MessageToPublish, MessagesToGet, PayloadEncoding,
-    PlannedChange,
+    ConditionalDeletion, ConnectionsToClose, GetAckMode, MessageToPublish, MessagesToGet, MessagesToPeek,
+    PayloadEncoding, PlannedChange,
 };
 pub use query::{Columns, Query};
 pub use reference::{openapi, reference};

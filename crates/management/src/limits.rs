@@ -98,6 +98,19 @@ pub const LOGIN_DELAY_STEP: Duration = Duration::from_millis(10);
 /// Addresses whose failed logins are counted.
 pub const LOGIN_SOURCES_MAX: usize = 4096;
 
+/// The time after which a session that nobody uses has ended.
+pub const LOGIN_SESSION_IDLE_MAX: Duration = Duration::from_secs(8 * 3_600);
+
+/// Sessions of browsers; of a user, fewer. With one more, the one that was used longest ago ends.
+pub const LOGIN_SESSIONS_MAX: usize = 1024;
+pub const LOGIN_SESSIONS_OF_USER_MAX: usize = 64;
+
+/// Cookies of a request by which its session is looked for.
+pub const SESSION_COOKIES_MAX: usize = 4;
+
+/// Bytes of a form that logs in: each byte of a name and a password may be an escape.
+pub const LOGIN_BODY_BYTES_MAX: usize = 32 << 10;
+
 /// Bytes of credentials in base64: a name and a password of the longest kind.
 pub const CREDENTIALS_BYTES_MAX: usize = 8 << 10;
 
@@ -116,12 +129,42 @@ pub const PARAMETER_BYTES_MAX: usize = 16 << 10;
 /// Parameters of a kind that are kept: all are looked through, and copied when one changes.
 pub const PARAMETERS_KEPT_MAX: usize = 1024;
 
+/// Changes that are kept for those who look at what was changed lately.
+pub const AUDIT_EVENTS_MAX: usize = 1000;
+
+/// Bytes of each text of such a change.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 512;
+
+/// What finding out where a message would go may cost, in units of the catalog's work: some ten milliseconds.
+pub const ROUTE_WORK_MAX: u64 = 1 << 18;
+
+/// Samples of one number in an answer.
+pub const SAMPLES_MAX: usize = 1_000;
+
+/// The rings of the past of the broker, the node and virtual hosts: seconds of a step, and steps.
+pub const HISTORY_RINGS: [(u64, usize); 4] = [(5, 120), (60, 60), (600, 48), (1_800, 48)];
+
+/// Of these, those of an object that somebody looks at: 17 numbers of eight bytes in 122 readings are 17 KiB.
+pub const OBJECT_HISTORY_RINGS: usize = 1;
+
+/// Objects that somebody looks at whose past is kept. With one more, the one that was looked at longest ago has none.
+pub const HISTORIES_MAX: usize = 1_000;
+
+/// The time after which nobody looks at an object any more.
+pub const HISTORY_IDLE_MS: u64 = 60_000;
+
+/// Virtual hosts whose past is kept for a day, 38 KiB each; others have a past while somebody looks.
+pub const VHOST_HISTORIES_MAX: usize = 256;
+
 /// Bytes of metrics that are made at a time, but for a family of all connections or channels.
 pub const METRICS_PIECE_BYTES: usize = 64 << 10;
 
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX && PATTERN_BYTES_MAX < TARGET_BYTES_MAX);
 const _: () = assert!(SUSPECT_CONNECTIONS_MAX < CONNECTIONS_MAX && LONG_ANSWERS_MAX < CONNECTIONS_MAX);
+const _: () = assert!(OBJECT_HISTORY_RINGS <= HISTORY_RINGS.len() && HISTORY_RINGS[0].1 < SAMPLES_MAX);
 const _: () = assert!(PAGE_ROWS <= PAGE_ROWS_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
+const _: () =
+    assert!(LOGIN_SESSIONS_OF_USER_MAX < LOGIN_SESSIONS_MAX && LOGIN_BODY_BYTES_MAX > CREDENTIALS_BYTES_MAX * 3);
 const _: () = assert!(CREDENTIALS_BYTES_MAX * 3 / 4 >= catalog::limits::PASSWORD_BYTES_MAX);
 
 /// Limits that a test makes small.

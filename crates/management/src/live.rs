@@ -151,6 +151,14 @@ pub struct LoginCounts {
     pub succeeded: u64,
 }
 
+impl LoginCounts {
+    /// One more.
+    pub fn count(&mut self, is_right: bool) {
+        let count = if is_right { &mut self.succeeded } else { &mut self.failed };
+        *count += 1;
+    }
+}
+
 /// What the process has and may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeResources {

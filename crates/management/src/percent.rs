@@ -37,6 +37,11 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
+/// The same, but for the slashes between parts.
+pub fn encode_path(path: &str) -> String {
+    path.split('/').map(|part| encode(part.as_bytes())).collect::<Vec<_>>().join("/")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{decode, encode};

@@ -36,6 +36,8 @@ pub enum PlannedChange {
     },
     Publish(Box<MessageToPublish>),
     Get(MessagesToGet),
+    /// Shows messages, which stay where they are.
+    Peek(MessagesToPeek),
     /// Publishes a message, and gets it back.
     TestAliveness {
         vhost: VhostId,
@@ -44,7 +46,6 @@ pub enum PlannedChange {
         vhost: Name,
         id: String,
     },
-    ResetStatistics,
     /// Sets the counts of logins to zero.
     ResetLoginCounts,
 }
@@ -122,6 +123,18 @@ pub struct MessagesToGet {
     /// At most `limits::MESSAGES_GOT_MAX`.
     pub count: usize,
     pub ack_mode: GetAckMode,
+    pub encoding: PayloadEncoding,
+    /// Bytes of a body that are answered; the rest is cut off.
+    pub body_bytes_max: Option<usize>,
+}
+
+/// Messages of a queue to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessagesToPeek {
+    pub vhost: VhostId,
+    pub queue: Name,
+    /// At most `limits::MESSAGES_GOT_MAX`; a broker may show fewer.
+    pub count: usize,
     pub encoding: PayloadEncoding,
     /// Bytes of a body that are answered; the rest is cut off.
     pub body_bytes_max: Option<usize>,

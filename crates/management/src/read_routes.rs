@@ -6,7 +6,7 @@ use crate::broker_views;
 use crate::definition_views::{self, DEFAULT_EXCHANGE};
 use crate::definitions_file;
 use crate::health;
-use crate::json_object::{JsonObject, texts};
+use crate::json_object::JsonObject;
 use crate::list_request::ListRequest;
 use crate::live::{LiveChannel, LiveConnection, LiveConsumer};
 use crate::live_views;
@@ -17,10 +17,14 @@ use crate::queue_view::{QueueDetail, queue};
 use crate::route::Handler;
 use crate::route_path::RouteMatch;
 use crate::row_list::{Row, RowList};
+use crate::sample_range::SampleRanges;
+use crate::sampled_object::SampledObject;
 use crate::source::Source;
+use crate::statistics_history::StatisticsHistory;
 use crate::viewer::Viewer;
 use catalog::{BindingDestination, BindingView, ExchangeId, Name, QueueId, User, VhostId};
 use definitions::Json;
+use std::cell::RefCell;
 
 /// What answers a GET: the source, the request, and who asks.
 pub struct Reader<'a> {
@@ -31,6 +35,7 @@ pub struct Reader<'a> {
     pub viewer: Option<&'a Viewer>,
     /// Of the digests that stand for passwords.
     pub key: &'a [u8; 32],
+    pub history: &'a RefCell<StatisticsHistory>,
 }
 
 type Read = Result<Answer, ApiError>;
@@ -42,14 +47,19 @@ impl Reader<'_> {
     /// What is asked for is not there, or the request is malformed.
     pub fn read(&self) -> Option<Read> {
         use Handler as H;
+        let ranges = match SampleRanges::of(self.query) {
+            Ok(ranges) => ranges,
+            Err(error) => return Some(Err(error)),
+        };
+        let sampled = |value, object| self.object(self.with_samples(value, &object, &ranges));
         let answer = match self.matched.route.handler {
-            H::Overview => self.object(broker_views::overview(self.source, self.sees_others())),
+            H::Overview => sampled(broker_views::overview(self.source, self.sees_others()), SampledObject::Broker),
             H::Whoami => self.whoami(),
             H::AuthSettings => self.object(auth_settings()),
             H::Extensions | H::FeatureFlags | H::DeprecatedFeatures => self.object(Json::List(Vec::new())),
             H::ClusterName => self.object(JsonObject::new().text("name", &self.source.facts().cluster_name).build()),
-            H::Nodes => self.list(vec![Row::Ready(broker_views::node(self.source))]),
-            H::Node => self.of_node(broker_views::node),
+            H::Nodes => self.list(vec![Row::Ready(self.node(&ranges))]),
+            H::Node => self.of_node(|_| self.node(&ranges)),
             H::Memory => self.of_node(broker_views::memory),
             H::AuthAttempts => self.of_node(|source| broker_views::auth_attempts(&source.counts())),
             H::Definitions => definitions_file::whole(self.source, self.query, self.key),
@@ -68,19 +78,21 @@ impl Reader<'_> {
             H::UserLimits => self.user_limits().and_then(|rows| self.list(rows)),
             H::Connections => self.scope().and_then(|scope| self.list(self.connections(|of| scope.has(&of.vhost)))),
             H::ConnectionsOfUser => self.list(self.connections(|of| of.user == self.matched.at("user"))),
-            H::Connection => self.one(self.connections(|of| of.name == self.matched.at("name"))),
+            H::Connection => self.one_connection(&ranges),
             H::ConnectionSessions => self.object(Json::List(Vec::new())),
             H::Channels => self.scope().and_then(|scope| self.list(self.channels(|of| scope.has(&of.vhost)))),
             H::ChannelsOfConnection => self.channels_of_connection(),
-            H::Channel => self.channel(),
+            H::Channel => self.channel(&ranges),
             H::Consumers => self.consumers(),
             H::Exchanges => self.exchanges(),
             H::Exchange => self.exchange_id().and_then(|id| {
                 let exchange = definition_views::exchange(self.source, id);
-                exchange.map_or_else(missing, |exchange| self.object(with_lists(exchange, ["incoming", "outgoing"])))
+                exchange.map_or_else(missing, |exchange| {
+                    sampled(with_lists(exchange, ["incoming", "outgoing"]), SampledObject::Exchange(id))
+                })
             }),
             H::Queues => self.queues(),
-            H::Queue => self.queue_id().and_then(|id| self.queue(id)),
+            H::Queue => self.queue_id().and_then(|id| self.queue(id, &ranges)),
             H::Bindings => self.bindings(),
             H::BindingsFrom => self.exchange_id().and_then(|id| self.list(self.bindings_from(id))),
             H::BindingsTo => self
@@ -89,8 +101,10 @@ impl Reader<'_> {
             H::BindingsOfQueue => self.queue_id().and_then(|id| self.list(self.bindings_of_queue(id))),
             H::BindingsBetween => self.bindings_between().and_then(|rows| self.list(rows)),
             H::Binding => self.bindings_between().and_then(|rows| self.binding(rows)),
-            H::Vhosts => self.vhosts(),
-            H::Vhost => self.vhost_id().and_then(|id| self.object(definition_views::vhost(self.source, id))),
+            H::Vhosts => self.vhosts(&ranges),
+            H::Vhost => self
+                .vhost_id()
+                .and_then(|id| sampled(definition_views::vhost(self.source, id), SampledObject::Vhost(id))),
             H::PermissionsOfVhost | H::Permissions => self.permissions().and_then(|rows| self.list(rows)),
             H::PermissionsOfUser => self.user().and_then(|_| self.permissions()).and_then(|rows| self.list(rows)),
             H::Permission => self.permissions().and_then(|rows| self.one(rows)),
@@ -128,6 +142,16 @@ impl Reader<'_> {
         Ok(Answer::json(value, &Columns::of(self.query)?))
     }
 
+    /// An object with samples in its details, if some are asked for.
+    fn with_samples(&self, value: Json, object: &SampledObject, ranges: &SampleRanges) -> Json {
+        if ranges.is_none() {
+            return value;
+        }
+        let mut history = self.history.borrow_mut();
+        history.look(self.source, object);
+        history.add_samples(value, object, ranges)
+    }
+
     fn list(&self, rows: Vec<Row>) -> Read {
         Ok(Answer::rows(RowList::new(self.source, rows, &ListRequest::of(self.query)?)?))
     }
@@ -148,10 +172,11 @@ impl Reader<'_> {
 
     fn whoami(&self) -> Read {
         let Some(viewer) = self.viewer else { return Err(ApiError::login_failed()) };
-        let tags = self.source.catalog().user_at(viewer.user).map(|user| &user.tags[..]).unwrap_or_default();
-        self.object(
-            JsonObject::new().text("name", &viewer.name).put("tags", texts(tags.iter().map(|tag| &**tag))).build(),
-        )
+        self.object(broker_views::whoami(self.source, viewer))
+    }
+
+    fn node(&self, ranges: &SampleRanges) -> Json {
+        self.with_samples(broker_views::node(self.source), &SampledObject::Node, ranges)
     }
 
     fn of_node(&self, view: impl Fn(&dyn Source) -> Json) -> Read {
@@ -229,12 +254,13 @@ impl Reader<'_> {
     }
 
     /// One queue, with its consumers.
-    fn queue(&self, id: QueueId) -> Read {
+    fn queue(&self, id: QueueId, ranges: &SampleRanges) -> Read {
         let Some(Json::Object(mut fields)) = queue(self.source, id, QueueDetail::Full) else { return missing() };
         let consumers = self.source.consumers().iter().filter(|consumer| consumer.queue == id);
         let consumers = consumers.filter_map(|consumer| live_views::consumer(self.source, consumer)).collect();
         fields.push(("consumer_details".to_owned(), Json::List(consumers)));
-        self.object(with_lists(Json::Object(fields), ["deliveries", "incoming"]))
+        let queue = self.with_samples(Json::Object(fields), &SampledObject::Queue(id), ranges);
+        self.object(with_lists(queue, ["deliveries", "incoming"]))
     }
 
     fn exchanges(&self) -> Read {
@@ -319,11 +345,12 @@ impl Reader<'_> {
         found.map_or_else(missing, |binding| self.object(binding))
     }
 
-    fn vhosts(&self) -> Read {
+    fn vhosts(&self, ranges: &SampleRanges) -> Read {
         let Some(viewer) = self.viewer else { return Err(ApiError::login_failed()) };
         let vhosts = self.source.catalog().vhosts().filter(|(id, _)| viewer.sees_vhost(self.source, *id));
         let ids = self.in_order(vhosts.map(|(id, name)| (id, id, name.clone())));
-        self.list(ids.into_iter().map(|id| Row::Ready(definition_views::vhost(self.source, id))).collect())
+        let vhost = |id| self.with_samples(definition_views::vhost(self.source, id), &SampledObject::Vhost(id), ranges);
+        self.list(ids.into_iter().map(|id| Row::Ready(vhost(id))).collect())
     }
 
     fn users(&self, is_wanted: impl Fn(&User) -> bool) -> Vec<Row> {
@@ -447,8 +474,16 @@ impl Reader<'_> {
         }
     }
 
+    fn one_connection(&self, ranges: &SampleRanges) -> Read {
+        let name = self.matched.at("name");
+        let found = self.connections(|of| of.name == name);
+        let Some(connection) = found.first().and_then(|row| row.render(self.source)) else { return missing() };
+        let object = SampledObject::Connection(name.to_owned());
+        self.object(self.with_samples(connection, &object, ranges))
+    }
+
     /// One channel, with its consumers.
-    fn channel(&self) -> Read {
+    fn channel(&self, ranges: &SampleRanges) -> Read {
         let name = self.matched.at("name");
         let found = self.channels(|of| of.name() == name);
         let Some(Json::Object(mut fields)) = found.first().and_then(|row| row.render(self.source)) else {
@@ -458,7 +493,14 @@ impl Reader<'_> {
         let consumers = self.source.consumers().iter().filter(of);
         let consumers = consumers.filter_map(|consumer| live_views::consumer(self.source, consumer)).collect();
         fields.push(("consumer_details".to_owned(), Json::List(consumers)));
-        self.object(with_lists(Json::Object(fields), ["deliveries", "publishes"]))
+        let found = self.source.channels().iter().find(|of| of.name() == name);
+        let object = found.map(|of| SampledObject::Channel(of.connection.clone(), of.number));
+        let channel = Json::Object(fields);
+        let channel = match object {
+            Some(object) => self.with_samples(channel, &object, ranges),
+            None => channel,
+        };
+        self.object(with_lists(channel, ["deliveries", "publishes"]))
     }
 
     fn consumers(&self) -> Read {

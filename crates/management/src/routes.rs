@@ -35,6 +35,9 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/overview" Any Anywhere Overview: "Totals, rates, listeners and versions of the broker.";
         Get "/api/whoami" Any Anywhere Whoami: "The name and the tags of the user who asks.";
         Get "/api/auth" Open Anywhere AuthSettings: "How a page logs in: OAuth 2 is off.";
+        Post "/api/login" Open Anywhere Login:
+            "Begins a session of a browser: `username` and `password` in a form or an object.";
+        Delete "/api/login" Open Anywhere Logout: "Ends the session.";
         Get "/api/extensions" Any Anywhere Extensions: "Extensions of the page: none.";
         Get "/api/cluster-name" Any Anywhere ClusterName: "The name of the cluster.";
         Put "/api/cluster-name" Administrator Anywhere ClusterNameSet: "Names the cluster.";
@@ -59,6 +62,11 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/auth/hash_password/{password}" Administrator Anywhere HashPassword:
             "The hash of a password, which the path shows to logs: prefer POST.";
         Post "/api/auth/hash_password" Administrator Anywhere HashPassword: "The hash of the password in the body.";
+    }
+    "The page" {
+        Get "/" Open Anywhere PageDocument: "The page for browsers.";
+        Get "/page/{file}" Open Anywhere PageFile: "A file of the page.";
+        Get "/api/audit" Administrator Anywhere Audit: "The last changes that were asked for, and what came of each.";
     }
     "Definitions" {
         Get "/api/definitions" Administrator Anywhere Definitions: "All definitions as a file.";
@@ -129,6 +137,8 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/exchanges/{vhost}/{name}" Any Vhost Exchange: "One exchange.";
         Put "/api/exchanges/{vhost}/{name}" Any Vhost ExchangeDeclare: "Declares an exchange.";
         Delete "/api/exchanges/{vhost}/{name}" Any Vhost ExchangeDelete: "Deletes an exchange.";
+        Get "/api/exchanges/{vhost}/{name}/route" Any Vhost ExchangeRoute:
+            "The queues that a message with `routing_key` and `headers` (JSON) would reach; nothing is published.";
         Post "/api/exchanges/{vhost}/{name}/publish" Any Vhost Publish: "Publishes a message.";
         Get "/api/exchanges/{vhost}/{name}/bindings/source" Any Vhost BindingsFrom: "The bindings from an exchange.";
         Get "/api/exchanges/{vhost}/{name}/bindings/destination" Any Vhost BindingsTo: "The bindings to an exchange.";

@@ -3,20 +3,27 @@
 //! Enters: listeners, a source.  Leaves: answers.
 //! Owns:   the thread's runtime, the number of connections, the timeouts of slow clients, and the order login, access, body.
 
+use crate::access::AccessDecision;
 use crate::answer::{Answer, AnswerBody};
 use crate::answer_bytes::{AnswerBytes, LongAnswerPermit, SharedSource};
 use crate::api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 use crate::api_error::ApiError;
 use crate::audit_line::AuditLine;
+use crate::authenticator::{self, Authenticator};
+use crate::broker_views;
 use crate::direct_requests::{DirectAnswer, DirectRequest, DirectRequestQueue, PendingDirectRequest, whole_body};
 use crate::limits::{
-    ACCEPT_PAUSE, HEAD_BYTES_MAX, LONG_ANSWERS_MAX, REFRESH_INTERVAL, ROWS_A_PIECE, STOP_TIMEOUT,
+    ACCEPT_PAUSE, HEAD_BYTES_MAX, LOGIN_BODY_BYTES_MAX, LONG_ANSWERS_MAX, REFRESH_INTERVAL, ROWS_A_PIECE, STOP_TIMEOUT,
     SUSPECT_CONNECTIONS_MAX, ServerLimits, VERIFIER_THREADS,
 };
-use crate::login_checks::{Credentials, LoginChecks, login_source};
+use crate::login_checks::login_source;
+use crate::page_files::CONTENT_SECURITY_POLICY;
+use crate::query::Columns;
 use crate::route::Handler;
+use crate::session_cookie;
 use crate::source::Source;
 use crate::stalled_stream::StalledStream;
+use crate::viewer::Viewer;
 use bytes::Bytes;
 use catalog::UserId;
 use hyper::body::{Body, Incoming};
@@ -101,7 +108,7 @@ struct Shared {
     api: Api,
     source: SharedSource,
     limits: ServerLimits,
-    logins: RefCell<LoginChecks>,
+    logins: Authenticator,
     long_answers: Rc<Cell<usize>>,
     /// Open connections by address.
     connections: RefCell<HashMap<IpAddr, usize>>,
@@ -121,11 +128,13 @@ pub fn serve(
 ) -> io::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(VERIFIER_THREADS).build()?;
+    let api = Api::new(options, &mut *source);
+    let source: SharedSource = Rc::new(RefCell::new(source));
     let shared = Rc::new(Shared {
-        api: Api::new(options, &mut *source),
-        source: Rc::new(RefCell::new(source)),
+        logins: Authenticator::new(Rc::clone(&source), *api.key(), now),
+        api,
+        source,
         limits,
-        logins: RefCell::default(),
         long_answers: Rc::default(),
         connections: RefCell::default(),
     });
@@ -140,6 +149,7 @@ pub fn serve(
         let mut stopped = stop.clone();
         while timeout(REFRESH_INTERVAL, stopped.stopped()).await.is_err() {
             shared.source.borrow_mut().refresh();
+            shared.api.take_readings(&**shared.source.borrow());
         }
         io::Result::Ok(())
     })?;
@@ -154,7 +164,7 @@ pub fn serve(
 /// What the audit line has in the place of an address.
 const DIRECT_PEER: &str = "admin request";
 
-#[expect(clippy::disallowed_methods, reason = "when a login failed")]
+#[expect(clippy::disallowed_methods, reason = "when a login failed, and when a session was used")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -186,6 +196,8 @@ struct OpenConnection {
     shared: Rc<Shared>,
     source: IpAddr,
     routes: ServedRoutes,
+    /// Nobody between the client and this program can read it.
+    is_secure: bool,
 }
 
 impl OpenConnection {
@@ -193,14 +205,14 @@ impl OpenConnection {
         let source = login_source(peer);
         let mut connections = shared.connections.borrow_mut();
         let of_source = connections.get(&source).copied().unwrap_or_default();
-        let is_suspect = shared.logins.borrow().is_suspect(peer, now());
+        let is_suspect = shared.logins.is_suspect(peer);
         if connections.values().sum::<usize>() >= shared.limits.connections_max
             || is_suspect && of_source >= SUSPECT_CONNECTIONS_MAX
         {
             return None;
         }
         *connections.entry(source).or_default() += 1;
-        Some(Self { shared: Rc::clone(shared), source, routes })
+        Some(Self { shared: Rc::clone(shared), source, routes, is_secure: false })
     }
 }
 
@@ -229,8 +241,8 @@ async fn serve_connection(open: OpenConnection, stream: TcpStream, peer: SocketA
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %peer, "an option of a socket is not set");
     }
-    let (shared, routes) = (&open.shared, open.routes);
-    let serve = |request| async move { Ok::<_, Infallible>(serve_request(shared, peer, routes, request).await) };
+    let (shared, open) = (&open.shared, &open);
+    let serve = |request| async move { Ok::<_, Infallible>(serve_request(open, peer, request).await) };
     let service = service_fn(serve);
     let stream = TokioIo::new(StalledStream::new(stream, shared.limits.write_timeout));
     let connection = hyper::server::conn::http1::Builder::new()
@@ -251,12 +263,8 @@ async fn serve_connection(open: OpenConnection, stream: TcpStream, peer: SocketA
     }
 }
 
-async fn serve_request(
-    shared: &Shared,
-    peer: SocketAddr,
-    routes: ServedRoutes,
-    request: Request<Incoming>,
-) -> Response<AnswerBytes> {
+async fn serve_request(open: &OpenConnection, peer: SocketAddr, request: Request<Incoming>) -> Response<AnswerBytes> {
+    let (shared, routes) = (&open.shared, open.routes);
     let (parts, body) = request.into_parts();
     let is_gzip = parts.headers.get(header::ACCEPT_ENCODING).is_some_and(takes_gzip);
     let text = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -271,31 +279,44 @@ async fn serve_request(
     };
     let answer = match shared.api.route(&head) {
         Ok(request) if !routes.has(request.matched.route.handler) => Answer::of_error(&ApiError::not_found()),
-        Ok(request) => match serve_routed(shared, peer, &parts.headers, &request, body).await {
+        Ok(request) => match serve_routed(open, peer, &parts.headers, &request, body).await {
             Ok(answer) => answer,
             Err(error) => Answer::of_error(&error),
         },
         Err(answer) => answer,
     };
-    respond(shared, answer, is_gzip)
+    let asks_for_credentials = answer.status == 401 && !session_cookie::is_of_page(&parts.headers);
+    respond(shared, answer, is_gzip, asks_for_credentials)
 }
 
 async fn serve_routed(
-    shared: &Shared,
+    open: &OpenConnection,
     peer: SocketAddr,
     headers: &HeaderMap,
     request: &RoutedRequest,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let user = match request.needs_login() {
-        true => Some(log_in(shared, peer, headers).await?),
+    let shared = &open.shared;
+    if matches!(request.matched.route.handler, Handler::Login | Handler::Logout) {
+        return serve_login(open, peer, headers, request, body).await;
+    }
+    let identity = match request.needs_login() {
+        true => Some(shared.logins.identify(peer, headers).await?),
         false => None,
     };
+    if identity.is_some_and(|identity| identity.is_by_cookie) && request.is_change() {
+        session_cookie::check_own_site(headers)?;
+    }
+    let user = identity.map(|identity| identity.user);
     let admit = |user| shared.api.admit(&**shared.source.borrow(), request, user);
     if let Some(user) = user {
         admit(user)?;
     }
-    let body = if request.is_change() { read_body(shared, body).await? } else { Vec::new() };
+    let body = if request.is_change() {
+        read_body(body, shared.limits.body_bytes_max, &shared.limits).await?
+    } else {
+        Vec::new()
+    };
     answer_request(shared, request, user, &peer.to_string(), &body).await
 }
 
@@ -308,9 +329,10 @@ async fn answer_request(
     body: &[u8],
 ) -> Result<Answer, ApiError> {
     shared.source.borrow_mut().begin_request();
+    shared.api.take_readings(&**shared.source.borrow());
     // What the user may do has perhaps changed while the body came.
     let viewer = user.map(|user| shared.api.admit(&**shared.source.borrow(), request, user)).transpose()?;
-    let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| AuditLine::new(viewer, peer, request));
+    let line = viewer.as_ref().filter(|_| request.is_change()).map(|viewer| audit_line(shared, viewer, peer, request));
     let reply = shared.api.answer(&mut **shared.source.borrow_mut(), request, viewer.as_ref(), body);
     let answer = match reply {
         ApiReply::Now(answer) => answer,
@@ -321,7 +343,7 @@ async fn answer_request(
         },
     };
     if let Some(mut line) = line {
-        line.status = answer.status;
+        line.set_status(answer.status);
     }
     Ok(answer)
 }
@@ -364,43 +386,45 @@ async fn answer_directly(shared: &Shared, request: DirectRequest) -> Result<Answ
     answer_request(shared, &routed, Some(user), DIRECT_PEER, &body).await
 }
 
-/// The user of the request's credentials.
-async fn log_in(shared: &Shared, peer: SocketAddr, headers: &HeaderMap) -> Result<UserId, ApiError> {
-    let header = headers.get(header::AUTHORIZATION).ok_or_else(ApiError::login_failed)?;
-    let Some(credentials) = Credentials::of(header.as_bytes()) else { return Err(ApiError::login_failed()) };
-    let is_loopback = peer.ip().to_canonical().is_loopback();
-    let claim = shared.source.borrow().catalog().claim(&credentials.user, is_loopback);
-    let mark = claim.mark(&credentials.password, shared.api.key());
-    let is_known = claim.user.is_some() && shared.logins.borrow().is_verified(&mark);
-    let is_right = if is_known || claim.is_right_at_once(&credentials.password) {
-        true
-    } else if claim.is_quick() {
-        claim.verify(&credentials.password)
-    } else {
-        let (claim, password) = (claim.clone(), credentials.password.clone());
-        let verified = tokio::task::spawn_blocking(move || claim.verify(&password)).await;
-        verified.map_err(|_| ApiError::unavailable("passwords cannot be verified"))?
-    };
-    let admitted = match is_right {
-        true => shared.source.borrow().catalog().admit(claim.user, is_loopback).ok(),
-        false => None,
-    };
-    if let Some(user) = admitted {
-        shared.logins.borrow_mut().remember(mark);
-        return Ok(user);
+fn audit_line<'a>(shared: &'a Shared, viewer: &Viewer, peer: &str, request: &RoutedRequest) -> AuditLine<'a> {
+    AuditLine::new(shared.api.audit_log(), shared.source.borrow().now_ms(), viewer, peer, request)
+}
+
+/// `POST /api/login` and `DELETE /api/login`: a session begins, or ends.
+async fn serve_login(
+    open: &OpenConnection,
+    peer: SocketAddr,
+    headers: &HeaderMap,
+    request: &RoutedRequest,
+    body: Incoming,
+) -> Result<Answer, ApiError> {
+    let (shared, logins) = (&open.shared, &open.shared.logins);
+    let cookie = |token| session_cookie::set_cookie(token, shared.api.path_prefix(), open.is_secure);
+    let audit = |viewer: &Viewer, status| audit_line(shared, viewer, &peer.to_string(), request).set_status(status);
+    if request.matched.route.handler == Handler::Logout {
+        if let Some(user) = logins.user_of_session(peer, headers) {
+            session_cookie::check_own_site(headers)?;
+            let viewer = Viewer::of(&**shared.source.borrow(), user);
+            viewer.iter().for_each(|viewer| audit(viewer, 204));
+        }
+        logins.end_session(headers);
+        return Ok(Answer::empty(204).with_header("set-cookie", cookie(None)));
     }
-    let user = String::from_utf8_lossy(&credentials.user[..credentials.user.len().min(128)]).into_owned();
-    tracing::warn!(%peer, user, "a login to the management API was refused");
-    let delay = shared.logins.borrow_mut().count_failure(peer.ip(), now());
-    if !delay.is_zero() {
-        sleep(delay).await;
+    let body = read_body(body, shared.limits.body_bytes_max.min(LOGIN_BODY_BYTES_MAX), &shared.limits).await?;
+    let user = logins.prove(peer, &authenticator::credentials_of_body(&body)?).await?;
+    let viewer = Viewer::of(&**shared.source.borrow(), user).ok_or_else(ApiError::login_failed)?;
+    if !viewer.tags.is_any() {
+        return Err(ApiError::not_authorised(AccessDecision::NotManagement.reason()));
     }
-    Err(ApiError::login_failed())
+    logins.end_session(headers);
+    let token = logins.begin_session(user);
+    audit(&viewer, 200);
+    let answer = Answer::json(broker_views::whoami(&**shared.source.borrow(), &viewer), &Columns::default());
+    Ok(answer.with_header("set-cookie", cookie(Some(&token))))
 }
 
 /// The whole body, up to the limit.
-async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Vec<u8>, ApiError> {
-    let max = shared.limits.body_bytes_max;
+async fn read_body(mut body: Incoming, max: usize, limits: &ServerLimits) -> Result<Vec<u8>, ApiError> {
     let too_long = || ApiError::new(413, "payload_too_large", format!("a body has {max} bytes at most"));
     if body.size_hint().lower() > max as u64 {
         return Err(too_long());
@@ -408,7 +432,7 @@ async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Vec<u8>, ApiEr
     let mut bytes = Vec::new();
     loop {
         let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
-        let Ok(frame) = timeout(shared.limits.body_timeout, frame).await else {
+        let Ok(frame) = timeout(limits.body_timeout, frame).await else {
             return Err(ApiError::new(408, "request_timeout", "the body takes too long"));
         };
         let Some(frame) = frame else { return Ok(bytes) };
@@ -432,7 +456,7 @@ fn takes_gzip(value: &HeaderValue) -> bool {
     })
 }
 
-fn respond(shared: &Shared, answer: Answer, is_gzip: bool) -> Response<AnswerBytes> {
+fn respond(shared: &Shared, answer: Answer, is_gzip: bool, asks_for_credentials: bool) -> Response<AnswerBytes> {
     let is_long = match &answer.body {
         AnswerBody::Rows(rows) => rows.rows_left() > ROWS_A_PIECE,
         AnswerBody::Metrics(metrics) => metrics.is_long(),
@@ -453,9 +477,11 @@ fn respond(shared: &Shared, answer: Answer, is_gzip: bool) -> Response<AnswerByt
         (header::VARY, "accept, accept-encoding, origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     ];
     headers.extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
-    if answer.status == 401 {
+    if asks_for_credentials {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"RabbitMQ Management\""));
     }
     if answer.status == 204 {

@@ -10,9 +10,11 @@ use crate::live::{
 use crate::query::Query;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
-use catalog::{Catalog, ExchangeId, Name, QueueId, UserId, VhostId};
+use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, UnusedSections};
+use std::sync::Arc;
 use tokio::sync::oneshot;
+use wire::RawProperties;
 
 /// What the API shows and does. Reading takes no time and waits for nobody; an action may.
 pub trait Source {
@@ -33,10 +35,22 @@ pub trait Source {
     fn channels(&self) -> &[LiveChannel];
     fn consumers(&self) -> &[LiveConsumer];
     fn federation_links(&self) -> &[LiveFederationLink];
+    /// Where a message would go; `None` if finding out takes more work than that.
+    fn find_route(
+        &mut self,
+        exchange: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Option<Arc<QueueRoute>>;
+    /// When the numbers were counted, in milliseconds since the epoch; later than before if they are others.
+    fn counted_ms(&self) -> u64;
     /// Milliseconds since the epoch.
     fn now_ms(&self) -> u64;
     /// A random number that nobody can guess.
     fn random(&mut self) -> u64;
+    /// Somebody has offered a password, which was right or not.
+    fn count_login(&mut self, is_right: bool);
     /// Begins to do something. A reply that is dropped is one that the broker stops.
     fn act(&mut self, action: Action, reply: ActionReply);
 }

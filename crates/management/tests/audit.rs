@@ -73,11 +73,21 @@ fn the_log_has_each_change_and_no_secret() {
     ] {
         assert_eq!(ask(user, method, target, body), status, "{method} {target}");
     }
+    let form = format!("username=monitor&password={SECRET}");
+    assert_eq!(server.connect().request("POST", "/api/login", &[], form.as_bytes()).status, 401);
+    let login = server.connect().request("POST", "/api/login", &[], b"username=monitor&password=monitor");
+    let set = login.header("set-cookie").expect("a cookie").to_owned();
+    let token = set.split([';', '=']).nth(1).expect("a value");
+    let cookie = format!("Cookie: harrier_session={token}");
+    let headers = [&*cookie, "X-Requested-With: harrier-page"];
+    assert_eq!(server.connect().request("DELETE", "/api/queues/%2F/q", &headers, b"").status, 401);
+    assert_eq!(server.connect().request("DELETE", "/api/users/one", &headers, b"").status, 401);
+    assert_eq!(server.connect().request("DELETE", "/api/login", &headers, b"").status, 204);
     server.stop();
     let lines = events.0.lock().expect("no other thread has failed");
     let changes: Vec<_> = lines.iter().filter(|line| line.starts_with("audit ")).collect();
     let has = |parts: &[&str]| changes.iter().any(|line| parts.iter().all(|part| line.contains(part)));
-    assert_eq!(changes.len(), 7, "{changes:#?}");
+    assert_eq!(changes.len(), 9, "{changes:#?}");
     for parts in [
         &["user=\"guest\"", "peer=127.0.0.1:", "method=\"PUT\"", "/api/users/{user}", r#"user=\"one\""#, "status=201"]
             [..],
@@ -85,11 +95,13 @@ fn the_log_has_each_change_and_no_secret() {
         &["/api/parameters/", r#"name=\"new\""#, "status=201"],
         &["/api/users/{user}", r#"user=\"a\\nline\""#, "status=400"],
         &["/api/parameters/", r#"name=\"wrong\""#, "status=400"],
+        &["user=\"monitor\"", "method=\"POST\"", "/api/login", "status=200"],
+        &["user=\"monitor\"", "method=\"DELETE\"", "/api/login", "status=204"],
         &["method=\"DELETE\"", "/api/queues/{vhost}/{name}", r#"vhost=\"/\""#, r#"name=\"orders\""#, "status=204"],
     ] {
         assert!(has(parts), "{parts:?}: {changes:#?}");
     }
     for line in lines.iter() {
-        assert!(!line.contains(SECRET) && !line.contains(&hash), "{line}");
+        assert!(!line.contains(SECRET) && !line.contains(&hash) && !line.contains(token), "{line}");
     }
 }

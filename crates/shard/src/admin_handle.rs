@@ -7,7 +7,7 @@ use crate::limits::REQUESTS_WAITING_MAX;
 use crate::reports::{ConnectionSelector, ConnectionTask};
 use crate::shard_report::ShardReport;
 use crate::store_metrics::ShardStoreMetrics;
-use broker::{AdminRequest, QueueReport, ReplyAddress};
+use broker::{AdminRequest, PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal, ShardId};
 use federation::{FederationCommand, LinkStatus};
 use link::Link;
@@ -142,6 +142,18 @@ impl AdminHandle {
         }
         drop(reply);
         report.recv().ok()
+    }
+
+    /// Copies of the first messages of a queue, `count` and as many bytes of each body at most; the queue keeps them as they are.
+    /// `None`: there is no such queue, or the broker has stopped.
+    pub fn peek_queue(&self, vhost: &str, name: &[u8], count: usize, body_bytes: usize) -> Option<PeekedQueue> {
+        let (reply, peeked) = mpsc::channel();
+        for shard in 0..self.shards() {
+            let (vhost, name, reply) = (vhost.into(), name.into(), reply.clone());
+            self.send(ShardId(shard), InboxMessage::PeekQueue { vhost, name, count, body_bytes, reply })?;
+        }
+        drop(reply);
+        peeked.recv().ok()
     }
 
     /// The connections that are meant, as they are now. `None`: the broker has stopped.

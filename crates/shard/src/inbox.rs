@@ -5,7 +5,7 @@ use crate::link_dial::{DialError, DialProgress, DialRequest};
 use crate::reports::{ConnectionSelector, ConnectionTask};
 use crate::shard_report::ShardReport;
 use crate::store_metrics::ShardStoreMetrics;
-use broker::{QueueReport, ReplyAddress};
+use broker::{PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{FederationCommand, LinkStatus};
 use link::Link;
@@ -33,6 +33,8 @@ pub(crate) enum InboxMessage {
     Report(Sender<ShardReport>),
     /// Asks for a queue as it is now; only its home has it.
     ReadQueue { vhost: Box<str>, name: Box<[u8]>, reply: Sender<QueueReport> },
+    /// Asks for copies of the first messages of a queue; only its home has them.
+    PeekQueue { vhost: Box<str>, name: Box<[u8]>, count: usize, body_bytes: usize, reply: Sender<PeekedQueue> },
     /// Asks for connections, or has them closed.
     FindConnections(ConnectionSelector, ConnectionTask),
     /// A connection within the process of a user who has proved itself to the program.

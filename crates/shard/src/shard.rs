@@ -27,7 +27,7 @@ use crate::shard_report::ShardReport;
 use crate::shared_state::SharedState;
 use crate::store_metrics::ShardStoreMetrics;
 use crate::tokens::TokenOwner;
-use broker::{BodyRef, Broker, ConnectionSlot, Effects, QueueReport, ReplyAddress};
+use broker::{BodyRef, Broker, ConnectionSlot, Effects, PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
 use link::{AbortReason, Link};
 use std::sync::Arc;
@@ -316,6 +316,13 @@ impl Shard {
         broker.observer().queue(id)
     }
 
+    /// Copies of the first messages of a queue, if it is at home here.
+    pub fn peek_queue(&mut self, vhost: &str, name: &[u8], count: usize, body_bytes: usize) -> Option<PeekedQueue> {
+        let broker = &mut self.dispatcher.sessions.broker;
+        let id = broker.catalog().queue(broker.catalog().vhost_by_name(vhost)?, name)?;
+        broker.observer().peek(id, count, body_bytes)
+    }
+
     /// A replica of the definitions for another thread, of shard 0. `None`: there are too many.
     pub fn subscribe_definitions(&mut self) -> Option<CatalogReplica> {
         let Sessions { broker, effects, shared, options, .. } = &mut self.dispatcher.sessions;
@@ -343,6 +350,7 @@ impl Shard {
             || ((connections.has_held() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
+            || broker.checks_timeouts()
             || self.dispatcher.reviews_access()
             || self.reports.has_work()
             || self.dispatcher.federation_links.has_dials()

@@ -133,6 +133,11 @@ impl Worker<InboxMessage> for ShardWorker {
                     let _sent = reply.send(queue);
                 }
             }
+            InboxMessage::PeekQueue { vhost, name, count, body_bytes, reply } => {
+                if let Some(queue) = self.shard.peek_queue(&vhost, &name, count, body_bytes) {
+                    let _sent = reply.send(queue);
+                }
+            }
             InboxMessage::FindConnections(selector, task) => self.shard.find_connections(selector, task),
             InboxMessage::Connect { link, user } => self.on_connect(link, &user, registry, now),
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),

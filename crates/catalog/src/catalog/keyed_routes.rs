@@ -276,8 +276,12 @@ impl Catalog {
             }
             matching => {
                 lookup.by_keys = matches!(matching, RoutingTable::Direct | RoutingTable::Topic);
+                let restarts = search.cursor.hash.restarts;
                 let limits = (&mut search.cursor, work_max);
-                match self.select(lookup.exchange.index, key, properties, limits, selected) {
+                let decided = self.select(lookup.exchange.index, key, properties, limits, selected);
+                // Seats have come or gone, and all of them draw anew.
+                search.newer.setbacks += search.cursor.hash.restarts - restarts;
+                match decided {
                     Some(decided) => search.decided = search.decided.max(decided),
                     None => {
                         search.held.push(lookup.exchange);

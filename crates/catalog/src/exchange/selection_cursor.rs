@@ -1,5 +1,6 @@
 //! How far an exchange has come in selecting bindings for a message.
 
+use super::consistent_hash::HashCursor;
 use super::headers::HeadersCursor;
 use super::topic::TopicCursor;
 
@@ -8,6 +9,7 @@ use super::topic::TopicCursor;
 pub(crate) struct SelectionCursor {
     pub topic: TopicCursor,
     pub headers: HeadersCursor,
+    pub hash: HashCursor,
     /// It has selected all of them.
     pub is_done: bool,
 }
@@ -18,6 +20,7 @@ impl SelectionCursor {
     pub fn clear(&mut self) {
         self.topic.clear();
         self.headers = HeadersCursor::Begin;
+        self.hash.clear();
         self.is_done = false;
     }
 

@@ -12,19 +12,25 @@ use crate::management::rated::{Rated, channel_messages};
 use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::federation_links;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
-use broker::QueueReport;
-use catalog::{Catalog, Definition, ExchangeId, QueueId, VhostId};
-use definitions::UnusedSections;
+use broker::{PeekedMessage, QueueReport};
+use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
+use definitions::{Json, UnusedSections};
 use management::{
     Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
-    ExchangeCounts, GlobalCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink, MessageCounts,
-    NodeResources, PlannedChange, QueueCounts, RatedCount, Source, VhostCounts, WaitingMessages, plan,
+    ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
+    LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts, RatedCount, Source,
+    VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::limits::DEFINITION_UPDATES_MAX;
 use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
+use wire::RawProperties;
+
+/// How the API's own logins are counted.
+const HTTP: &str = "http";
 
 /// Messages that wait in some queues, and what happened to their messages.
 #[derive(Clone, Copy, Default)]
@@ -60,6 +66,8 @@ pub struct BrokerSource {
     vhosts: HashMap<VhostId, QueueSums>,
     links: Vec<LiveFederationLink>,
     resources: NodeHistory,
+    /// To the API itself.
+    http_logins: LoginCounts,
     random: StdRng,
 }
 
@@ -81,6 +89,7 @@ impl BrokerSource {
             vhosts: HashMap::new(),
             links: Vec::new(),
             resources: NodeHistory::default(),
+            http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             random,
         })
     }
@@ -152,6 +161,7 @@ impl BrokerSource {
                 PlannedChange::Get(wanted) => {
                     return self.in_session(action, wanted.vhost, reply, SessionAction::Get(wanted));
                 }
+                PlannedChange::Peek(wanted) => break self.peek(&wanted),
                 PlannedChange::Purge { vhost, queue } => {
                     let queue = queue.to_string();
                     return self.in_session(action, vhost, reply, SessionAction::Purge { queue });
@@ -170,8 +180,9 @@ impl BrokerSource {
                 PlannedChange::RestartFederationLink { .. } => {
                     break Err(ApiError::bad_request("a link dials again by itself: it cannot be restarted"));
                 }
-                PlannedChange::ResetStatistics | PlannedChange::ResetLoginCounts => {
-                    break Err(ApiError::bad_request("counts are since the start of the broker, and are not reset"));
+                PlannedChange::ResetLoginCounts => {
+                    self.http_logins = LoginCounts { protocol: HTTP, ..LoginCounts::default() };
+                    break Ok(ActionOutcome::Done);
                 }
             }
         };
@@ -209,6 +220,28 @@ impl BrokerSource {
             (Some(0), ConnectionsToClose::Named(_)) => Err(ApiError::not_found()),
             (Some(_), _) => Ok(ActionOutcome::Done),
         }
+    }
+
+    /// Shows messages of a queue as they wait.
+    fn peek(&self, wanted: &MessagesToPeek) -> Result<ActionOutcome, ApiError> {
+        let vhost = self.replica.catalog().vhost_name(wanted.vhost);
+        let body_bytes = wanted.body_bytes_max.unwrap_or(usize::MAX);
+        let peeked = self.broker.operator.peek_queue(vhost, wanted.queue.as_bytes(), wanted.count, body_bytes);
+        let peeked = peeked.ok_or_else(ApiError::not_found)?;
+        let message = |(index, message): (usize, &PeekedMessage)| {
+            let left = peeked.ready.saturating_sub(index + 1);
+            let got = GotMessage {
+                exchange: &message.exchange,
+                routing_key: &message.routing_key,
+                redelivered: message.redelivered,
+                messages_left: u32::try_from(left).unwrap_or(u32::MAX),
+                properties: RawProperties::new(&message.properties),
+                body: &message.body,
+                body_bytes: message.body_bytes,
+            };
+            got.to_json(wanted.encoding, None)
+        };
+        Ok(ActionOutcome::Answer(Json::List(peeked.messages.iter().enumerate().map(message).collect())))
     }
 
     /// Hands over what needs a session of the user in a virtual host.
@@ -339,6 +372,7 @@ impl Source for BrokerSource {
             has_memory_alarm: self.broker.shared.used_bytes() > limit,
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
+            logins: vec![self.http_logins],
             ..BrokerCounts::default()
         }
     }
@@ -372,12 +406,30 @@ impl Source for BrokerSource {
         &self.links
     }
 
+    fn find_route(
+        &mut self,
+        exchange: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Option<Arc<QueueRoute>> {
+        self.replica.find_route(exchange, routing_key, properties, work_max)
+    }
+
+    fn counted_ms(&self) -> u64 {
+        self.resources.now().at_ms
+    }
+
     fn now_ms(&self) -> u64 {
         now_ms()
     }
 
     fn random(&mut self) -> u64 {
         self.random.next_u64()
+    }
+
+    fn count_login(&mut self, is_right: bool) {
+        self.http_logins.count(is_right);
     }
 
     fn act(&mut self, action: Action, reply: ActionReply) {

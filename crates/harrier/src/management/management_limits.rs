@@ -8,7 +8,10 @@ pub const REPORTS_WAITING_MAX: usize = 64;
 /// How often each shard is asked, while somebody looks at the numbers.
 pub const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time after which nobody looks any more, and the shards are asked no more.
+/// How often while nobody does: often enough for the plots of the last hours.
+pub const QUIET_ROUND_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The time after which nobody looks any more, and the shards are asked rarely.
 pub const LOOKING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The time that the first request after such a pause waits for numbers of now; it is answered with older ones then.

@@ -3,7 +3,9 @@
 //! Enters: reports of the shards.  Leaves: rounds of them, through a bounded channel.
 
 use crate::management::clock::now;
-use crate::management::management_limits::{LOOKING_TIMEOUT, REPORTS_WAITING_MAX, ROUND_INTERVAL};
+use crate::management::management_limits::{
+    LOOKING_TIMEOUT, QUIET_ROUND_INTERVAL, REPORTS_WAITING_MAX, ROUND_INTERVAL,
+};
 use crate::management::process_resources::ProcessResources;
 use federation::LinkStatus;
 use shard::{AdminHandle, ShardReport};
@@ -49,7 +51,7 @@ impl Interest {
         self.changed.notify_all();
     }
 
-    /// Waits until a round is due that somebody looks at. False: nobody ever will.
+    /// Waits until a round is due. False: nobody will ever look at one.
     fn wait_for_round(&self, last_round: Option<Instant>) -> bool {
         let mut state = self.state();
         loop {
@@ -57,18 +59,20 @@ impl Interest {
                 return false;
             }
             let now = now();
-            let is_looking = state.looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOKING_TIMEOUT);
-            let rest = last_round.map_or(Duration::ZERO, |at| (at + ROUND_INTERVAL).saturating_duration_since(now));
-            if is_looking && rest.is_zero() {
+            let rest = rest_of_pause(state.looked_at, last_round, now);
+            if rest.is_zero() {
                 return true;
             }
-            state = if is_looking {
-                self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
-            } else {
-                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-            };
+            state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// The time until the next round: short as long as somebody looks.
+fn rest_of_pause(looked_at: Option<Instant>, last_round: Option<Instant>, now: Instant) -> Duration {
+    let is_looking = looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOKING_TIMEOUT);
+    let interval = if is_looking { ROUND_INTERVAL } else { QUIET_ROUND_INTERVAL };
+    last_round.map_or(Duration::ZERO, |at| (at + interval).saturating_duration_since(now))
 }
 
 /// The end at which what is read arrives. When it is dropped, the thread ends.
@@ -140,4 +144,26 @@ fn read_round(operator: &AdminHandle, folder: &str, steps: &SyncSender<ReadStep>
     }
     let end = RoundEnd { links: operator.link_statuses()?, resources: ProcessResources::read(folder) };
     steps.send(ReadStep::RoundEnds(Box::new(end))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rest_of_pause;
+    use crate::management::clock::now;
+    use crate::management::management_limits::{LOOKING_TIMEOUT, QUIET_ROUND_INTERVAL, ROUND_INTERVAL};
+    use std::time::Duration;
+
+    #[test]
+    fn rounds_are_rare_while_nobody_looks() {
+        let begin = now();
+        let ms = Duration::from_millis;
+        assert_eq!(rest_of_pause(None, None, begin), Duration::ZERO, "what was before somebody looked is known, too");
+        assert_eq!(rest_of_pause(None, Some(begin), begin + ms(1)), QUIET_ROUND_INTERVAL - ms(1));
+        assert_eq!(rest_of_pause(Some(begin), Some(begin), begin + ms(1)), ROUND_INTERVAL - ms(1));
+        assert_eq!(rest_of_pause(Some(begin + ms(1)), Some(begin), begin + ROUND_INTERVAL), Duration::ZERO);
+        let later = begin + LOOKING_TIMEOUT;
+        assert_eq!(rest_of_pause(Some(begin), Some(later), later), QUIET_ROUND_INTERVAL);
+        // Somebody who looks after a pause has a round at once.
+        assert_eq!(rest_of_pause(Some(later), Some(begin), later), Duration::ZERO);
+    }
 }

@@ -88,6 +88,7 @@ impl UserSession {
                 messages_left: message.messages_left,
                 properties: message.properties(),
                 body: message.body(),
+                body_bytes: message.body().len(),
             };
             messages.push(got.to_json(wanted.encoding, wanted.body_bytes_max));
         }

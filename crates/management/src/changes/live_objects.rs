@@ -37,10 +37,10 @@ pub fn restart_federation_link(request: &ChangeRequest<'_>) -> Planned {
     }
 }
 
-/// Of this node, if the path names one.
-pub fn reset(request: &ChangeRequest<'_>, change: PlannedChange) -> Planned {
-    match request.matched.get("node").is_none_or(|node| node == request.source.facts().node) {
-        true => Ok(change),
+/// `DELETE /api/auth/attempts/{node}`.
+pub fn reset_login_counts(request: &ChangeRequest<'_>) -> Planned {
+    match request.matched.at("node") == request.source.facts().node {
+        true => Ok(PlannedChange::ResetLoginCounts),
         false => Err(ApiError::not_found()),
     }
 }

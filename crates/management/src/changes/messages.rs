@@ -4,7 +4,9 @@ use super::Planned;
 use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, REQUEST_SESSION, refused};
 use crate::limits::MESSAGES_GOT_MAX;
-use crate::planned_change::{GetAckMode, MessageToPublish, MessagesToGet, PayloadEncoding, PlannedChange};
+use crate::planned_change::{
+    GetAckMode, MessageToPublish, MessagesToGet, MessagesToPeek, PayloadEncoding, PlannedChange,
+};
 use crate::request_body::RequestBody;
 use base64ct::{Base64, Encoding};
 use catalog::limits::NAME_BYTES_MAX;
@@ -105,12 +107,6 @@ pub fn get(request: &ChangeRequest<'_>) -> Planned {
     let Some(count) = usize::try_from(count).ok().filter(|count| (1..=MESSAGES_GOT_MAX).contains(count)) else {
         return Err(ApiError::bad_request(format!("count is a number from 1 to {MESSAGES_GOT_MAX}")));
     };
-    let ack_mode = match body.required_text("ackmode")? {
-        "ack_requeue_false" => GetAckMode::Acknowledge,
-        "reject_requeue_false" => GetAckMode::Reject,
-        "ack_requeue_true" | "reject_requeue_true" => GetAckMode::Requeue,
-        other => return Err(ApiError::bad_request(format!("there is no ackmode '{other}'"))),
-    };
     let encoding = match body.required_text("encoding")? {
         "auto" => PayloadEncoding::Auto,
         "base64" => PayloadEncoding::Base64,
@@ -118,5 +114,12 @@ pub fn get(request: &ChangeRequest<'_>) -> Planned {
     };
     let body_bytes_max = body.number("truncate")?.map(usize::try_from).transpose();
     let body_bytes_max = body_bytes_max.map_err(|_| ApiError::bad_request("truncate is a number of bytes"))?;
+    let ack_mode = match body.required_text("ackmode")? {
+        "peek" => return Ok(PlannedChange::Peek(MessagesToPeek { vhost, queue, count, encoding, body_bytes_max })),
+        "ack_requeue_false" => GetAckMode::Acknowledge,
+        "reject_requeue_false" => GetAckMode::Reject,
+        "ack_requeue_true" | "reject_requeue_true" => GetAckMode::Requeue,
+        other => return Err(ApiError::bad_request(format!("there is no ackmode '{other}'"))),
+    };
     Ok(PlannedChange::Get(MessagesToGet { vhost, queue, count, ack_mode, encoding, body_bytes_max }))
 }

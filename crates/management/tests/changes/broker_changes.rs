@@ -258,9 +258,6 @@ fn connections_links_and_counts_are_named_and_found_first() {
         ("DELETE", "/api/federation-links/vhost/%2F/a%2F1/rabbit@elsewhere/restart", false),
         ("DELETE", "/api/federation-links/vhost/%2F/b/rabbit@localhost/restart", false),
         ("DELETE", "/api/federation-links/vhost/other/a%2F1/rabbit@localhost/restart", false),
-        ("DELETE", "/api/reset", true),
-        ("DELETE", "/api/reset/rabbit@localhost", true),
-        ("DELETE", "/api/reset/rabbit@elsewhere", false),
         ("DELETE", "/api/auth/attempts/rabbit@localhost", true),
         ("DELETE", "/api/auth/attempts/rabbit@localhost/source", true),
         ("DELETE", "/api/auth/attempts/rabbit@elsewhere", false),
@@ -270,7 +267,6 @@ fn connections_links_and_counts_are_named_and_found_first() {
         let planned = script.plan("guest", method, target, "", None);
         let is_right = match (&planned, is_planned) {
             (Ok(PlannedChange::RestartFederationLink { id, .. }), true) => id == "a/1",
-            (Ok(PlannedChange::ResetStatistics), true) => target.starts_with("/api/reset"),
             (Ok(PlannedChange::ResetLoginCounts), true) => target.starts_with("/api/auth"),
             (Ok(PlannedChange::TestAliveness { .. }), true) => target.ends_with("%2F"),
             (Err(error), false) => error.status == 404,
@@ -283,8 +279,11 @@ fn connections_links_and_counts_are_named_and_found_first() {
 #[test]
 fn each_route_that_changes_something_is_planned() {
     use Handler as H;
-    // These change nothing, or come as a file.
+    // These change nothing in the broker, or come as a file.
     let others = [
+        H::Login,
+        H::Logout,
+        H::ResetStatistics,
         H::HashPassword,
         H::RebalanceQueues,
         H::QueueAction,
@@ -304,5 +303,5 @@ fn each_route_that_changes_something_is_planned() {
         assert_eq!(status != 501, is_change, "{} {target}: {status}", route.method.name());
         planned += usize::from(is_change);
     }
-    assert!(planned > 40, "{planned}");
+    assert!(planned >= 40, "{planned}");
 }

@@ -1,0 +1,163 @@
+//! Samples of the past beside the rates, in the answers of one object.
+
+mod support;
+
+use definitions::Json;
+use management::{AnswerBody, Api, ApiOptions, ApiReply, CatalogSource, RatedCount, RequestHead, Viewer};
+use support::source;
+
+struct Asked {
+    api: Api,
+    source: CatalogSource,
+}
+
+impl Asked {
+    fn new() -> Self {
+        let mut source = source();
+        source.now_ms = 1_000_000_000;
+        let api = Api::new(ApiOptions::default(), &mut source);
+        api.take_readings(&source);
+        Self { api, source }
+    }
+
+    /// A second passes, in which everything grows by one.
+    fn second(&mut self) {
+        self.source.now_ms += 1_000;
+        let count = |count: &mut RatedCount| count.total += 1;
+        count(&mut self.source.counts.messages.publish);
+        count(&mut self.source.counts.churn.queue_declared);
+        self.source.counts.waiting.ready += 1;
+        self.source.counts.resources.memory_bytes += 1;
+        self.source.queue_counts.values_mut().for_each(|queue| {
+            queue.waiting.ready += 1;
+            count(&mut queue.messages.ack);
+        });
+        self.source.connections.iter_mut().for_each(|of| count(&mut of.received_bytes));
+        self.source.channels.iter_mut().for_each(|of| count(&mut of.messages.deliver));
+        self.api.take_readings(&self.source);
+    }
+
+    fn ask(&mut self, method: &str, target: &str) -> (u16, Json) {
+        let head = RequestHead { method: method.to_owned(), target: target.to_owned(), ..RequestHead::default() };
+        let Ok(request) = self.api.route(&head) else { panic!("{target} leads nowhere") };
+        let (user, _) = self.source.catalog.user_by_name("guest").expect("it is there");
+        let viewer = Viewer::of(&self.source, user);
+        let ApiReply::Now(answer) = self.api.answer(&mut self.source, &request, viewer.as_ref(), b"") else {
+            panic!("{target} takes its time")
+        };
+        let text = match answer.body {
+            AnswerBody::Text(text) => text,
+            AnswerBody::Rows(mut rows) => std::iter::from_fn(|| rows.next_piece(&self.source)).flatten().collect(),
+            AnswerBody::Empty => b"null".to_vec(),
+            AnswerBody::Metrics(_) => panic!("{target} is no metrics"),
+        };
+        (answer.status, Json::read(&text).unwrap_or_else(|why| panic!("{why}: {}", text.escape_ascii())))
+    }
+}
+
+fn dotted<'a>(value: &'a Json, path: &str) -> &'a Json {
+    let value = if let Json::List(rows) = value { &rows[0] } else { value };
+    path.split('.').try_fold(value, |value, part| value.get(part)).unwrap_or_else(|| panic!("no {path}: {value:?}"))
+}
+
+/// What is asked, a field of the kind, what its samples are after twelve seconds, and a field of another kind.
+const CASES: [(&str, &str, &str, [i64; 3], &str); 9] = [
+    ("overview", "lengths", "queue_totals.messages_details", [25, 20, 15], "message_stats.publish_details"),
+    ("overview", "msg_rates", "message_stats.publish_details", [25, 20, 15], "queue_totals.messages_details"),
+    ("overview", "node_stats", "churn_rates.queue_declared_details", [10, 5, 0], "message_stats.publish_details"),
+    ("nodes/rabbit@localhost", "node_stats", "mem_used_details", [10, 5, 0], ""),
+    ("nodes", "node_stats", "io_read_count_details", [0, 0, 0], ""),
+    ("queues/%2F/orders", "lengths", "messages_details", [25, 20, 15], "message_stats.ack_details"),
+    ("queues/%2F/orders", "msg_rates", "message_stats.ack_details", [10, 5, 0], "messages_details"),
+    ("connections/127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672", "data_rates", "recv_oct_details", [10, 5, 0], ""),
+    (
+        "channels/127.0.0.1%3A5000%20-%3E%20127.0.0.1%3A5672%20%281%29",
+        "msg_rates",
+        "message_stats.deliver_details",
+        [10, 5, 0],
+        "",
+    ),
+];
+
+#[test]
+fn each_kind_of_number_has_samples_in_its_range() {
+    let mut asked = Asked::new();
+    let target = |path: &str, kind: &str| format!("/api/{path}?{kind}_age=10&{kind}_incr=5");
+    // Whoever looks begins the history of an object.
+    for (path, kind, field, ..) in CASES {
+        let (_, answer) = asked.ask("GET", &target(path, kind));
+        let Json::List(samples) = dotted(dotted(&answer, field), "samples") else { panic!("a list") };
+        assert_eq!(samples.len(), 1, "{path}");
+    }
+    (0..12).for_each(|_| asked.second());
+    for (path, kind, field, values, other) in CASES {
+        let (status, answer) = asked.ask("GET", &target(path, kind));
+        let details = dotted(&answer, field);
+        let Json::List(samples) = dotted(details, "samples") else { panic!("{path} has no samples: {details:?}") };
+        let times = [1_000_010_000, 1_000_005_000, 1_000_000_000];
+        let found: Vec<_> = samples.iter().map(|one| (dotted(one, "sample"), dotted(one, "timestamp"))).collect();
+        let expected: Vec<_> = values.into_iter().map(Json::Int).zip(times.map(Json::Int)).collect();
+        assert_eq!((status, found), (200, expected.iter().map(|(value, at)| (value, at)).collect()), "{path} {field}");
+        let rate = (values[0] - values[2]) as f64 / 10.0;
+        assert_eq!(
+            (dotted(details, "avg"), dotted(details, "avg_rate")),
+            (&Json::Float(values[1] as f64), &Json::Float(rate))
+        );
+        assert!(matches!(dotted(details, "rate"), Json::Float(_)));
+        if !other.is_empty() {
+            assert_eq!(dotted(&answer, other).get("samples"), None, "{path} {other}");
+        }
+        let (_, plain) = asked.ask("GET", &format!("/api/{path}"));
+        assert_eq!(dotted(&plain, field).get("samples"), None);
+    }
+    let (_, vhost) = asked.ask("GET", "/api/vhosts/%2F?data_rates_age=10&data_rates_incr=5");
+    assert!(matches!(dotted(&vhost, "recv_oct_details.samples"), Json::List(samples) if samples.len() == 3));
+    let (_, vhosts) = asked.ask("GET", "/api/vhosts?data_rates_age=10&data_rates_incr=5");
+    assert!(matches!(dotted(&vhosts, "recv_oct_details.samples"), Json::List(samples) if samples.len() == 3));
+    let (_, exchange) = asked.ask("GET", "/api/exchanges/%2F/x?msg_rates_age=10&msg_rates_incr=5");
+    assert!(
+        matches!(dotted(&exchange, "message_stats.publish_in_details.samples"), Json::List(samples) if samples.len() == 1)
+    );
+}
+
+#[test]
+fn a_range_that_is_none_is_refused_with_the_reason() {
+    let mut asked = Asked::new();
+    for (path, query, reason) in [
+        ("overview", "lengths_age=x&lengths_incr=5", "lengths_age takes a whole number of at least 1"),
+        ("queues", "msg_rates_age=60&msg_rates_incr=0", "msg_rates_incr takes a whole number of at least 1"),
+        (
+            "nodes",
+            "node_stats_age=86400&node_stats_incr=1",
+            "node_stats_age=86400 in steps of 1: 1000 samples are the most",
+        ),
+    ] {
+        let (status, answer) = asked.ask("GET", &format!("/api/{path}?{query}"));
+        assert_eq!((status, dotted(&answer, "reason")), (400, &Json::text(reason)));
+    }
+    assert_eq!(asked.ask("GET", "/api/overview?lengths_age=60").0, 200);
+}
+
+#[test]
+fn a_reset_forgets_the_past_and_no_count() {
+    let mut asked = Asked::new();
+    (0..12).for_each(|_| asked.second());
+    let target = "/api/overview?msg_rates_age=10&msg_rates_incr=5";
+    let samples = |asked: &mut Asked| {
+        let (_, answer) = asked.ask("GET", target);
+        let publish = dotted(&answer, "message_stats.publish").clone();
+        match dotted(&answer, "message_stats.publish_details.samples") {
+            Json::List(samples) => (publish, samples.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(samples(&mut asked), (Json::Int(27), 3));
+    for (target, status) in
+        [("/api/reset/rabbit@elsewhere", 404), ("/api/reset/rabbit@localhost", 204), ("/api/reset", 204)]
+    {
+        assert_eq!(asked.ask("DELETE", target).0, status, "{target}");
+        let left = if status == 404 { 3 } else { 1 };
+        asked.api.take_readings(&asked.source);
+        assert_eq!(samples(&mut asked), (Json::Int(27), left), "{target}");
+    }
+}

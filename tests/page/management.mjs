@@ -1,0 +1,377 @@
+// The management page in Chromium, on a running broker: views, search, bulk deletion, logins, tags, many queues, a restart.
+//
+// Usage:  node management.mjs HARRIER
+// Does:   starts brokers of its own (program HARRIER, state in memory) and ends them.
+// Leaves: screenshots in $OUT; prints `ok NAME` or `not ok NAME - why`; status 1 if anything failed.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { chromium } from "playwright-core";
+
+const OUT = process.env.OUT;
+const HARRIER = process.argv[2];
+const MANY = 10_000;
+const WAIT_MS = 20_000;
+
+let failures = 0;
+function report(name, complaints) {
+  if (complaints.length === 0) {
+    console.log(`ok management-${name}`);
+  } else {
+    failures += 1;
+    console.log(`not ok management-${name} - ${complaints.slice(0, 5).join("; ")}${complaints.length > 5 ? `; and ${complaints.length - 5} more` : ""}`);
+  }
+}
+
+/** A check whose failure is what it throws. */
+async function check(name, does) {
+  try {
+    report(name, (await does()) ?? []);
+  } catch (error) {
+    report(name, [String(error.message ?? error).split("\n").slice(0, 3).join(" ")]);
+  }
+}
+
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+class Broker {
+  static async start(port, amqp) {
+    const broker = new Broker();
+    broker.port = port ?? (await freePort());
+    broker.amqp = amqp ?? (await freePort());
+    broker.process = spawn(HARRIER, ["broker", "--state", "none", "--listen", `127.0.0.1:${broker.amqp}`, "--management-listen", `127.0.0.1:${broker.port}`, "--metrics-listen", "none"], { stdio: ["ignore", "ignore", "pipe"] });
+    broker.log = "";
+    broker.process.stderr.on("data", (text) => { broker.log = (broker.log + text).slice(-4000); });
+    const end = Date.now() + WAIT_MS;
+    for (;;) {
+      try {
+        await broker.ask("GET", "overview");
+        return broker;
+      } catch (error) {
+        if (broker.process.exitCode !== null || Date.now() > end) throw new Error(`the broker does not answer: ${error.message}; ${broker.log}`);
+        await new Promise((go) => setTimeout(go, 100));
+      }
+    }
+  }
+
+  get url() {
+    return `http://127.0.0.1:${this.port}/`;
+  }
+
+  async ask(method, path, body) {
+    const headers = { authorization: `Basic ${Buffer.from("guest:guest").toString("base64")}` };
+    const response = await fetch(`${this.url}api/${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return text === "" ? null : JSON.parse(text);
+  }
+
+  async stop() {
+    const ended = once(this.process, "exit");
+    this.process.kill("SIGTERM");
+    const killed = setTimeout(() => this.process.kill("SIGKILL"), WAIT_MS);
+    await ended;
+    clearTimeout(killed);
+  }
+}
+
+/** What is in the broker: of each kind something, and a name that would be markup. */
+async function furnish(broker) {
+  const queues = [];
+  for (let number = 0; number < MANY; number += 1) queues.push({ name: `many.${String(number).padStart(5, "0")}`, vhost: "/", durable: true, auto_delete: false, arguments: {} });
+  await broker.ask("POST", "definitions", { queues });
+  await broker.ask("PUT", "vhosts/trading", { description: "Orders and quotes" });
+  await broker.ask("PUT", "queues/%2F/orders", { durable: true, arguments: { "x-max-length": 100000 } });
+  await broker.ask("PUT", `queues/%2F/${encodeURIComponent(EVIL)}`, { durable: false });
+  await broker.ask("PUT", "exchanges/%2F/prices", { type: "topic" });
+  await broker.ask("POST", "bindings/%2F/e/prices/q/orders", { routing_key: "eu.#" });
+  for (let number = 0; number < 25; number += 1) {
+    await broker.ask("POST", "exchanges/%2F/prices/publish", { routing_key: "eu.bund", payload: JSON.stringify({ number, price: 101.5 }), payload_encoding: "string", properties: { content_type: "application/json" } });
+  }
+  await broker.ask("PUT", "users/watcher", { password: "watcher", tags: "monitoring" });
+  await broker.ask("PUT", "permissions/%2F/watcher", { configure: "", write: "", read: ".*" });
+  await broker.ask("PUT", "users/trader", { password: "trader", tags: "" });
+  await broker.ask("PUT", "policies/%2F/capped", { pattern: "^orders$", definition: { "max-length": 5000 }, priority: 1, "apply-to": "queues" });
+}
+
+const EVIL = `<img src=x onerror="document.title='hacked'">\u202e`;
+
+async function login(page, broker, user) {
+  await page.goto(broker.url);
+  await page.fill("#login-name", user);
+  await page.fill("#login-password", user);
+  await page.click("button[type=submit]");
+  await page.waitForSelector("nav#menu", { timeout: WAIT_MS });
+}
+
+const go = async (page, hash) => {
+  await page.evaluate((to) => { location.hash = to; }, hash);
+  await page.waitForSelector("main h1", { timeout: WAIT_MS });
+};
+const text = (page, selector) => page.locator(selector).first().innerText();
+const until = (page, does, argument) => page.waitForFunction(does, argument, { timeout: WAIT_MS });
+
+/** Runs in the page: controls without a name, and what makes it wider than its window. */
+function looked() {
+  const complaints = [];
+  for (const element of document.querySelectorAll("button, a[href], input, select, textarea, [role=img], dialog")) {
+    if (!element.checkVisibility()) continue;
+    const labelled = element.labels?.length > 0 || element.getAttribute("aria-label") || element.textContent.trim() || element.title;
+    if (!labelled) complaints.push(`<${element.tagName.toLowerCase()}> has no name`);
+  }
+  if (document.documentElement.scrollWidth > document.documentElement.clientWidth + 1) complaints.push(`${document.documentElement.scrollWidth} pixels in a window of ${document.documentElement.clientWidth}`);
+  for (const wrong of ["NaN", "undefined", "[object", "Infinity"]) if (document.body.innerText.includes(wrong)) complaints.push(`says ${wrong}`);
+  if (document.querySelector("main .fault:not([hidden])")) complaints.push(document.querySelector("main .fault:not([hidden])").textContent);
+  if (document.querySelectorAll("h1").length !== 1) complaints.push(`${document.querySelectorAll("h1").length} headings of the first level`);
+  return complaints;
+}
+
+/** Runs in the page: texts whose contrast with what is behind them is too low (WCAG 2.1, 1.4.3). */
+function contrasts(least) {
+  const parse = (colour) => { const numbers = (colour.match(/[\d.]+/g) ?? []).map(Number); return { rgb: numbers.slice(0, 3), alpha: numbers[3] ?? 1 }; };
+  const luminance = (rgb) => { const [r, g, b] = rgb.map((value) => value / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = (element) => { for (let at = element; at; at = at.parentElement) { const colour = parse(getComputedStyle(at).backgroundColor); if (colour.alpha > 0) return colour.rgb; } return [255, 255, 255]; };
+  const complaints = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest("[disabled], [aria-pressed=false].key, script, style, title, option")) continue;
+    const style = getComputedStyle(element);
+    const [high, low] = [luminance(parse(element.closest("svg") ? style.fill : style.color).rgb), luminance(ground(element))].sort((one, other) => other - one);
+    const found = (high + 0.05) / (low + 0.05);
+    if (found < least) complaints.push(`'${element.textContent.trim().slice(0, 24)}' ${found.toFixed(2)}`);
+  }
+  return complaints;
+}
+
+const VIEWS = ["overview", "queues", "exchanges", "connections", "channels", "consumers", "federation", "node", "vhosts", "policies", "users", "definitions", "audit",
+  "queues/%2F/orders", "exchanges/%2F/prices", "exchanges/%2F/amq.default", "vhosts/%2F", "users/guest"];
+
+async function eachView(page) {
+  for (const view of VIEWS) {
+    await check(`view-${view.replaceAll("%2F", "").replaceAll("/", "-")}`, async () => {
+      await go(page, `#/${view}`);
+      await page.waitForTimeout(0);
+      await until(page, () => !document.querySelector("main").innerText.includes("Loading…"));
+      // Asked twice: what is drawn again may be wrong where the first was right.
+      await page.waitForResponse((response) => response.url().includes("/api/") && response.ok(), { timeout: WAIT_MS }).catch(() => {});
+      const complaints = await page.evaluate(looked);
+      complaints.push(...(await page.evaluate(contrasts, 4.5)));
+      const name = view.replaceAll("%2F", "root").replaceAll("/", "-");
+      await page.screenshot({ path: `${OUT}/management-${name}.png` });
+      await page.setViewportSize({ width: 360, height: 740 });
+      complaints.push(...(await page.evaluate(looked)).map((one) => `on a phone: ${one}`));
+      await page.screenshot({ path: `${OUT}/management-${name}-phone.png` });
+      await page.setViewportSize({ width: 1280, height: 860 });
+      return complaints;
+    });
+  }
+}
+
+async function queuesView(page, broker) {
+  await check("ten-thousand-queues", async () => {
+    const began = Date.now();
+    await go(page, "#/queues");
+    await until(page, () => document.querySelectorAll("table.list tbody tr:not(.spacer)").length > 10);
+    const took = Date.now() - began;
+    const rows = await page.locator("table.list tbody tr").count();
+    const complaints = [];
+    if (rows > 200) complaints.push(`${rows} rows are in the document`);
+    if (!(await text(page, ".counts")).includes("10,002")) complaints.push(`it counts ${await text(page, ".counts")}`);
+    await page.evaluate(() => { const scroller = document.querySelector(".scroller"); scroller.scrollTop = scroller.scrollHeight; });
+    await until(page, () => [...document.querySelectorAll("table.list td.name")].some((cell) => cell.innerText.includes("orders")));
+    console.log(`# the first rows of 10,002 queues after ${took} ms`);
+    return complaints;
+  });
+  await check("filter-has-an-address", async () => {
+    await page.fill(".filter", "many.0123");
+    await until(page, () => document.querySelector(".counts").innerText.includes("10 of"));
+    if (!page.url().includes("name=many.0123")) return [`the address is ${page.url()}`];
+    await page.reload();
+    await until(page, () => document.querySelector(".counts")?.innerText.includes("10 of"));
+    return [];
+  });
+  await check("sorts-at-the-broker", async () => {
+    await page.fill(".filter", "");
+    await page.click("button.sort:has-text('Ready')");
+    await until(page, () => document.querySelector("table.list td.name")?.innerText.includes("orders"));
+    return [];
+  });
+  await check("bulk-delete-is-asked-for-first", async () => {
+    await go(page, "#/queues?name=many.0123");
+    await until(page, () => document.querySelector(".counts")?.innerText.includes("10 of"));
+    await page.click("th.pick input");
+    await page.click(".bulk button:has-text('Delete')");
+    const plan = await page.locator(".dry-run li").count();
+    if (plan !== 10) return [`the dry run has ${plan} lines`];
+    await page.click("dialog button:has-text('Cancel')");
+    if ((await broker.ask("GET", "queues?page=1&name=many.0123&columns=name")).filtered_count !== 10) return ["queues are gone without a yes"];
+    await page.click(".bulk button:has-text('Delete')");
+    await page.screenshot({ path: `${OUT}/management-bulk-delete.png` });
+    await page.click("dialog button.danger");
+    await until(page, () => document.querySelector(".counts")?.innerText.startsWith("0 of"));
+    if ((await broker.ask("GET", "queues?page=1&name=many.0123&columns=name")).filtered_count !== 0) return ["queues are left"];
+    return [];
+  });
+  await check("a-name-is-no-markup", async () => {
+    await go(page, "#/queues?name=onerror");
+    await until(page, () => document.querySelector("table.list td.name a"));
+    const shown = await text(page, "table.list td.name a");
+    const complaints = [];
+    if (!shown.includes("<img") || !shown.includes("\\u202e")) complaints.push(`shown as ${shown}`);
+    await page.click("table.list td.name a");
+    await until(page, () => document.querySelector(".words")?.innerText !== "");
+    if ((await page.title()).includes("hacked") && !(await page.title()).includes("onerror")) complaints.push("it ran");
+    if ((await page.locator("main img").count()) > 0) complaints.push("it became an element");
+    return complaints;
+  });
+}
+
+async function queueView(page, broker) {
+  await check("queue-says-why", async () => {
+    await go(page, "#/queues/%2F/orders");
+    await until(page, () => document.querySelector(".words")?.innerText.includes("No consumers: 25 messages wait"));
+    return [];
+  });
+  await check("publish-and-get", async () => {
+    await page.click("summary:has-text('Publish a message')");
+    await page.fill("details:has-text('Publish a message') textarea[name=payload]", "by hand");
+    await page.click("button.primary:has-text('Publish')");
+    await page.waitForSelector(".note:has-text('routed to a queue')", { timeout: WAIT_MS });
+    await page.click("summary:has-text('Look at messages')");
+    await page.fill("details:has-text('Look at messages') input[name=count]", "30");
+    await page.click("button:has-text('Get messages')");
+    await until(page, () => document.querySelectorAll("article.message").length === 26);
+    const queue = await broker.ask("GET", "queues/%2F/orders?columns=messages");
+    await page.locator("article.message").first().scrollIntoViewIfNeeded();
+    await page.screenshot({ path: `${OUT}/management-messages.png` });
+    return queue.messages === 26 ? [] : [`${queue.messages} messages after looking`];
+  });
+  await check("purge-asks", async () => {
+    await page.click("button:has-text('Purge…')");
+    await page.click("dialog button.danger");
+    await page.waitForSelector(".note:has-text('The queue is purged')", { timeout: WAIT_MS });
+    await until(page, () => !document.querySelector(".words").innerText.includes("messages wait"));
+    return [];
+  });
+  await check("what-would-route", async () => {
+    await go(page, "#/exchanges/%2F/prices");
+    await page.fill("main input[name=routing_key] >> nth=0", "eu.bund");
+    await page.click("button:has-text('Where would it go?')");
+    await until(page, () => document.querySelector(".words.good")?.innerText.includes("To 1 queue"));
+    await page.fill("main input[name=routing_key] >> nth=0", "us");
+    await page.click("button:has-text('Where would it go?')");
+    await until(page, () => document.querySelector(".words.warn")?.innerText.startsWith("Nowhere"));
+    return [];
+  });
+}
+
+async function search(page) {
+  await check("search-by-keys", async () => {
+    await go(page, "#/overview");
+    await page.keyboard.press("/");
+    await page.keyboard.type("order");
+    await until(page, () => document.querySelector(".results a")?.innerText.includes("orders"));
+    await page.screenshot({ path: `${OUT}/management-search.png` });
+    await page.keyboard.press("Enter");
+    await until(page, () => location.hash === "#/queues/%2F/orders");
+    await page.keyboard.press("g");
+    await page.keyboard.press("e");
+    await until(page, () => location.hash === "#/exchanges");
+    return [];
+  });
+}
+
+async function tags(browser, broker) {
+  await check("monitoring-sees-and-changes-nothing", async () => {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    await login(page, broker, "watcher");
+    const complaints = [];
+    const entries = await page.locator("nav a").allInnerTexts();
+    if (!entries.includes("Node") || entries.includes("Users")) complaints.push(`it sees ${entries}`);
+    await go(page, "#/users");
+    if (!(await text(page, "main")).includes("no such view")) complaints.push("it sees users");
+    await go(page, "#/policies");
+    await until(page, () => document.querySelector("main").innerText.includes("capped"));
+    if ((await page.locator("button:has-text('Set a policy')").count()) > 0) complaints.push("it may set policies");
+    await page.click("button:has-text('Log out')");
+    await page.waitForSelector("#login-name", { timeout: WAIT_MS });
+    await page.reload();
+    await page.waitForSelector("#login-name", { timeout: WAIT_MS });
+    await context.close();
+    return complaints;
+  });
+  await check("no-tag-no-entry", async () => {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    await page.goto(broker.url);
+    for (const [user, password] of [["trader", "trader"], ["guest", "wrong"]]) {
+      await page.fill("#login-name", user);
+      await page.fill("#login-password", password);
+      await page.click("button[type=submit]");
+      await page.waitForSelector(".login .fault:not([hidden])", { timeout: WAIT_MS });
+    }
+    await context.close();
+    return [];
+  });
+}
+
+async function restart(page, broker) {
+  let again = null;
+  await check("a-broker-that-restarts", async () => {
+    await go(page, "#/overview");
+    await broker.stop();
+    await until(page, () => document.querySelector(".pulse")?.innerText === "no answer");
+    again = await Broker.start(broker.port, broker.amqp);
+    // Sessions end with the broker: the page asks for a login and goes on where it was.
+    await page.waitForSelector("#login-name", { timeout: WAIT_MS });
+    await page.fill("#login-name", "guest");
+    await page.fill("#login-password", "guest");
+    await page.click("button[type=submit]");
+    await until(page, () => document.querySelector(".pulse")?.innerText === "live");
+    return [];
+  });
+  await again?.stop();
+}
+
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
+let broker = null;
+try {
+  broker = await Broker.start();
+  await furnish(broker);
+  const errors = [];
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 } });
+  const page = await context.newPage();
+  page.on("pageerror", (error) => errors.push(String(error)));
+  // 401 is how the page learns that nobody has logged in.
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && !/401|ERR_CONNECTION|ERR_EMPTY/.test(message.text()) && errors.push(message.text()));
+  page.on("request", (request) => !request.url().startsWith(broker.url) && !request.url().startsWith("blob:") && errors.push(`asks for ${request.url()}`));
+  await check("login", async () => { await login(page, broker, "guest"); });
+  await queueView(page, broker);
+  await eachView(page);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await check("dark", async () => {
+    await go(page, "#/overview");
+    await until(page, () => document.querySelector(".tile strong")?.innerText !== "");
+    await page.screenshot({ path: `${OUT}/management-dark.png` });
+    return page.evaluate(contrasts, 4.5);
+  });
+  await page.emulateMedia({ colorScheme: "light" });
+  await queuesView(page, broker);
+  await search(page);
+  await tags(browser, broker);
+  await restart(page, broker);
+  report("console", errors);
+} finally {
+  if (broker?.process.exitCode === null) await broker.stop();
+  await browser.close();
+}
+process.exitCode = failures === 0 ? 0 : 1;
