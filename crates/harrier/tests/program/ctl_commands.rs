@@ -1,7 +1,7 @@
 //! `harrier ctl`: every command against a running broker, its forms of output, its statuses, and who is refused.
 
 use super::{BrokerProcess, PATIENCE, TempFolder, harrier, output, wait_until};
-use client::{Client, ConsumeOptions, Publish, QueueOptions};
+use client::{Client, ConnectOptions, ConsumeOptions, Publish, QueueOptions, Url};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -350,7 +350,8 @@ fn a_user_who_is_no_administrator_is_refused() {
 #[test]
 fn live_objects_are_listed_and_connections_are_closed_with_a_reason() {
     let (broker, url) = start(&["--shards", "2"]);
-    let mut client = Client::connect(&url).expect("a connection");
+    let options = ConnectOptions { name: Some("the only one".to_owned()), ..ConnectOptions::default() };
+    let mut client = Client::connect_with(&Url::parse(&url).expect("an address"), options).expect("a connection");
     let channel = client.open_channel().expect("a channel");
     client.declare_queue(channel, "q", &QueueOptions::default()).expect("a queue");
     client.confirm_select(channel).expect("confirms");
@@ -377,10 +378,10 @@ fn live_objects_are_listed_and_connections_are_closed_with_a_reason() {
         client.next_delivery(PATIENCE).expect("a connection").expect("a message");
     }
     seen(&["list_queues", "name", "messages", "consumers"], "q\t0\t1\n");
-    let connections = seen(&["list_connections", "--json", "name", "user_provided_name"], "null");
+    let connections = seen(&["list_connections", "--json", "name", "user_provided_name"], "the only one");
     let connections: Value = serde_json::from_str(&connections).expect("JSON");
     let mut connections = connections.as_array().expect("a list").iter();
-    let own = connections.find(|of| of["user_provided_name"].is_null()).expect("the client's");
+    let own = connections.find(|of| of["user_provided_name"] == "the only one").expect("the client's");
     let name = own["name"].as_str().expect("a name").to_owned();
     seen(&["list_channels", "pid", "consumer_count"], &format!("{name} (1)\t1\n"));
     done(&url, &["close_connection", &name, "go away"]);
