@@ -102,14 +102,16 @@ fn run(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
     let mut client = ApiClient::connect(&url, arguments.timeout.unwrap_or(ANSWER_TIMEOUT))?;
     let mut ctl = CtlRun { arguments, url: &url, client: &mut client };
     let stated = arguments.command.stated;
+    let is_list = matches!(arguments.command.action, CtlAction::List(_));
+    let note = stated.filter(|_| !is_list).map(|stated| ctl.note_of_stated(stated)).transpose()?.flatten();
     let output = match arguments.command.action {
         CtlAction::List(list) => ctl.list(&list, stated)?,
         CtlAction::Change(change) => ctl.change(&change)?,
         CtlAction::Own(run) => run(&mut ctl)?,
         CtlAction::Offline(run) => run(arguments)?,
     };
-    if let (Some(stated), false) = (stated, matches!(arguments.command.action, CtlAction::List(_))) {
-        ctl.warn_of_stated(stated)?;
+    if let Some(note) = note {
+        print_error(&format!("harrier ctl: {note}"));
     }
     client.end();
     Ok(output)

@@ -6,6 +6,10 @@
 mod certificates;
 #[path = "program/ctl.rs"]
 mod ctl;
+#[path = "program/ctl_commands.rs"]
+mod ctl_commands;
+#[path = "program/ctl_restarts.rs"]
+mod ctl_restarts;
 #[path = "program/definitions.rs"]
 mod definitions;
 #[path = "program/durable.rs"]
@@ -280,15 +284,15 @@ fn commands_and_their_statuses() {
         (&["bench", "--help"], 0, "de-spsc"),
         (&["broker", "--help"], 0, "--listen ADDRESS (repeatable)"),
         (&["broker", "--print-config", "--shards", "2"], 0, "\nshards = 2\n"),
-        (&["ctl", "--help"], 0, "usage: harrier ctl definitions [--url URL]"),
+        (&["ctl", "--help"], 0, "usage: harrier ctl [OPTIONS] COMMAND [ARGUMENTS]"),
         (&["proxy", "--help"], 0, "usage: harrier proxy --listen ADDRESS"),
         (&["proxy", "--to", "h:1"], 2, "harrier: proxy: --listen is missing"),
         (&["proxy", "--to", "h:1", "--listen", "here"], 2, "harrier: proxy: --listen: 'here' is no address: "),
         (&["store", "--help"], 0, "usage: harrier store check STATE"),
         (&["store", "check"], 2, "harrier: which state folder?"),
         (&["store", "check", "/nowhere"], 1, "harrier store: /nowhere: there is no such folder"),
-        (&["ctl"], 2, "harrier: ctl needs a command"),
-        (&["ctl", "definitions", "--url", "here"], 2, "harrier: 'here': expected amqp://"),
+        (&["ctl"], 64, "harrier: ctl needs a command"),
+        (&["ctl", "definitions", "--url", "here"], 64, "harrier: 'here': expected amqp://"),
         (&["broker", "--shards"], 2, "harrier broker: --shards: it needs a value\n"),
         (&["broker", "--no-such-thing"], 2, "harrier broker: --no-such-thing: unknown option\n"),
         (&["broker", "--state", "none", "--listen", "here"], 2, "harrier broker: --listen: 'here' is no address: "),

@@ -33,13 +33,14 @@ const LOCKS: [(&str, &str); 20] = [
 ];
 
 /// Files that read a clock or sleep outside tests, each with its reason.
-const CLOCKS: [(&str, &str); 22] = [
+const CLOCKS: [(&str, &str); 23] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
     ("crates/disk/src/file_disk.rs", "how long each write takes, twice a group, on the disk's own thread"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
     ("crates/harrier/src/admin_server/links.rs", "rates of a link, for an administrator"),
     ("crates/harrier/src/admin_server/state_backup.rs", "how long nothing was written, for an administrator"),
     ("crates/harrier/src/broker.rs", "how long the start took"),
+    ("crates/harrier/src/ctl/startup_wait.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/log.rs", "what repeats itself within a second"),
     ("crates/harrier/src/management/clock.rs", "times in answers, and how often shards are asked"),
     ("crates/harrier/src/rdma/self_test.rs", "how long each step of a check took"),

@@ -82,7 +82,7 @@ pub const CHANGES: &[CtlCommand] = &[
         "takes a user's access to a virtual host away",
         delete(
             "/api/permissions/{vhost}/{USER}",
-            "user '{USER}' has no permissions in a virtual host '{vhost}'",
+            "user '{USER}' has no permissions in virtual host '{vhost}'",
             "Clearing permissions for user '{USER}' in virtual host '{vhost}' ...",
         ),
     )
@@ -143,7 +143,7 @@ pub const CHANGES: &[CtlCommand] = &[
         "removes a policy",
         delete(
             "/api/policies/{vhost}/{NAME}",
-            "there is no policy '{NAME}' in a virtual host '{vhost}'",
+            "there is no policy '{NAME}' in virtual host '{vhost}'",
             "Clearing policy '{NAME}' in virtual host '{vhost}' ...",
         ),
     )
@@ -168,7 +168,7 @@ pub const CHANGES: &[CtlCommand] = &[
         "removes a policy of the operator",
         delete(
             "/api/operator-policies/{vhost}/{NAME}",
-            "there is no operator policy '{NAME}' in a virtual host '{vhost}'",
+            "there is no operator policy '{NAME}' in virtual host '{vhost}'",
             "Clearing operator policy '{NAME}' in virtual host '{vhost}' ...",
         ),
     )
@@ -193,7 +193,7 @@ pub const CHANGES: &[CtlCommand] = &[
         "removes a parameter of a component",
         delete(
             "/api/parameters/{COMPONENT}/{vhost}/{NAME}",
-            "there is no parameter '{NAME}' of component '{COMPONENT}' in a virtual host '{vhost}'",
+            "there is no parameter '{NAME}' of component '{COMPONENT}' in virtual host '{vhost}'",
             "Clearing parameter '{NAME}' of component '{COMPONENT}' in virtual host '{vhost}' ...",
         ),
     )
@@ -239,7 +239,7 @@ pub const CHANGES: &[CtlCommand] = &[
         "deletes a queue with its messages",
         delete(
             "/api/queues/{vhost}/{QUEUE}",
-            "there is no queue '{QUEUE}' in a virtual host '{vhost}'",
+            "there is no queue '{QUEUE}' in virtual host '{vhost}'",
             "Deleting queue '{QUEUE}' in virtual host '{vhost}' ...",
         )
         .query(&[("if-empty", "--if-empty"), ("if-unused", "--if-unused")]),
@@ -255,7 +255,7 @@ pub const CHANGES: &[CtlCommand] = &[
         "drops the messages that wait in a queue",
         delete(
             "/api/queues/{vhost}/{QUEUE}/contents",
-            "there is no queue '{QUEUE}' in a virtual host '{vhost}'",
+            "there is no queue '{QUEUE}' in virtual host '{vhost}'",
             "Purging queue '{QUEUE}' in virtual host '{vhost}' ...",
         ),
     )
@@ -290,7 +290,7 @@ pub const CHANGES: &[CtlCommand] = &[
         "deletes an exchange",
         delete(
             "/api/exchanges/{vhost}/{EXCHANGE}",
-            "there is no exchange '{EXCHANGE}' in a virtual host '{vhost}'",
+            "there is no exchange '{EXCHANGE}' in virtual host '{vhost}'",
             "Deleting exchange '{EXCHANGE}' in virtual host '{vhost}' ...",
         )
         .query(&[("if-unused", "--if-unused")]),
@@ -306,12 +306,6 @@ pub const CHANGES: &[CtlCommand] = &[
             "Closing connection '{CONNECTION}' ...",
         )
         .reason("EXPLANATION"),
-    ),
-    change(
-        "set_cluster_name",
-        "NAME",
-        "names the cluster",
-        put("/api/cluster-name", &[("name", Text("NAME"))], "Naming the cluster '{NAME}' ..."),
     ),
     change(
         "enable_vhost_protection_from_deletion",

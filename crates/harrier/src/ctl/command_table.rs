@@ -97,7 +97,7 @@ pub enum BodyField {
 pub const VHOST: CtlOption = CtlOption {
     long: "--vhost",
     short: Some("-p"),
-    value: Some("NAME"),
+    value: Some("VHOST"),
     does: "the virtual host; default: that of the address",
 };
 

@@ -246,7 +246,7 @@ mod tests {
             ("delete_user a b", "usage: harrier ctl delete_user USER"),
             (
                 "set_policy p x",
-                "usage: harrier ctl set_policy [-p NAME] [--priority NUMBER] [--apply-to WHAT] NAME PATTERN DEFINITION",
+                "usage: harrier ctl set_policy [-p VHOST] [--priority NUMBER] [--apply-to WHAT] NAME PATTERN DEFINITION",
             ),
         ] {
             let words: Vec<&str> = line.split(' ').collect();

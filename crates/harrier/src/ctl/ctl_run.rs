@@ -9,7 +9,6 @@ use crate::print_error;
 use client::Url;
 use definitions::Json;
 use management::percent;
-use wire::Escaped;
 
 /// The time for an answer, unless `--timeout` says another.
 pub const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
@@ -191,23 +190,24 @@ impl CtlRun<'_> {
         CtlError::new(SysExit::NoUser, self.sentence("there is no user '{USER}'"))
     }
 
-    /// After a change, tells people that the configuration states another value, which comes back.
-    pub fn warn_of_stated(&mut self, stated: StatedKeys) -> Result<(), CtlError> {
+    /// Before a change, a note for people if the configuration states what changes, so that it comes back. The change may take
+    /// away the right to ask.
+    pub fn note_of_stated(&mut self, stated: StatedKeys) -> Result<Option<String>, CtlError> {
         if self.arguments.is_quiet || self.arguments.is_silent {
-            return Ok(());
+            return Ok(None);
         }
         let all = self.client.command("stated", Vec::new())?;
-        if is_stated(&all, &stated, |name| Some(Json::text(self.value(name)))) {
-            let names: Vec<String> =
-                stated.keys.iter().map(|(key, name)| format!("{key} '{}'", self.value(name))).collect();
-            let text = format!(
-                "harrier ctl: note: the configuration states this too ({}, {}): when the broker starts again, it is as stated there",
-                stated.section.replace('_', " "),
-                names.join(", ")
-            );
-            print_error(&Escaped(text).to_string());
-        }
-        Ok(())
+        let note = || {
+            let named = |(key, name): &(&str, &str)| format!("{key} '{}'", self.value(name));
+            let names = stated.keys.iter().map(named).collect::<Vec<_>>().join(", ");
+            let section = stated.section.replace('_', " ");
+            format!(
+                "note: the configuration states this too ({section}, {names}): when the broker starts again, it is as stated \
+                 there"
+            )
+        };
+        let is_it = is_stated(&all, &stated, |name| Some(Json::text(self.value(name))));
+        Ok(is_it.then(note))
     }
 }
 

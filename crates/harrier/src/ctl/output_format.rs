@@ -137,7 +137,7 @@ mod tests {
         let silent = TableStyle { has_heading: false, ..PLAIN };
         assert_eq!(rows().text(OutputFormat::Table, silent), expect.split_once('\n').expect("lines").1);
         let aligned = rows().text(OutputFormat::Table, TableStyle { is_aligned: true, ..PLAIN });
-        assert!(aligned.starts_with("name            value\na               5\n"), "{aligned}");
+        assert!(aligned.starts_with("name           value\na              5\n"), "{aligned}");
     }
 
     #[test]

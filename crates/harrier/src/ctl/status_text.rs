@@ -72,7 +72,9 @@ pub fn text(status: &Json) -> String {
     let alarms = if alarms.is_empty() { "(none)".to_owned() } else { alarms.join(" ") };
     rows.push(("alarms".into(), alarms));
     rows.push(("memory".into(), format!("{} of {}", mib("mem_used"), mib("mem_limit"))));
-    rows.push(("disk free".into(), format!("{}, at least {}", mib("disk_free"), mib("disk_free_limit"))));
+    if !text("db_dir").is_empty() {
+        rows.push(("disk free".into(), format!("{}, at least {}", mib("disk_free"), mib("disk_free_limit"))));
+    }
     rows.push(("open files".into(), format!("{} of {}", number("fd_used"), number("fd_total"))));
     rows.push(("threads".into(), text("proc_used")));
     for (group, keys) in [

@@ -102,7 +102,7 @@ pub fn clear_topic_permissions(run: &mut CtlRun<'_>) -> Result<CtlOutput, CtlErr
         target.push_str(&format!("/{}", percent::encode(exchange.as_bytes())));
     }
     let answer = run.client.delete(&target)?;
-    run.check(answer, "user '{USER}' has no such topic permissions in a virtual host '{vhost}'")?;
+    run.check(answer, "user '{USER}' has no such topic permissions in virtual host '{vhost}'")?;
     Ok(CtlOutput::Nothing)
 }
 

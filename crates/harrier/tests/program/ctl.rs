@@ -161,18 +161,22 @@ fn who_gets_no_answer_hears_why() {
     let root = url(&broker, "root:r00t");
     let cases = [
         (
+            69,
             vec![format!("--url=amqp://{free}")],
             format!("no broker answers at {free}: the link is lost: Connection ref"),
         ),
         (
+            77,
             vec![format!("--url={}", url(&broker, "root:wrong"))],
             "refuses the connection: 403 ACCESS_REFUSED - Lo".into(),
         ),
         (
+            77,
             vec![format!("--url=amqp://root:r00t@{}", broker.address)],
             "refuses the connection: 530 NOT_ALLOWED - vhost / not found".into(),
         ),
         (
+            77,
             vec![format!("--url={}", url(&broker, "clerk:c1erk"))],
             format!(
                 "harrier ctl: the broker at {} refuses: 403 ACCESS_REFUSED - user 'clerk' is no administrator",
@@ -180,19 +184,21 @@ fn who_gets_no_answer_hears_why() {
             ),
         ),
         (
+            65,
             vec![format!("--url={root}"), "--vhost=nowhere".into()],
             "there is no virtual host 'nowhere' (not-found)".into(),
         ),
-        (vec![format!("--url={}", other(web_server))], "is not an AMQP broker".into()),
+        (69, vec![format!("--url={}", other(web_server))], "is not an AMQP broker".into()),
         (
+            69,
             vec![format!("--url={}", other(another_broker))],
             "is not Harrier, and takes no requests: it is Carrier 3".into(),
         ),
     ];
-    for (words, expect) in cases {
+    for (expected, words, expect) in cases {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let (status, stdout, stderr) = ctl(&words);
-        assert_eq!((status, &*stdout), (Some(1), ""), "{words:?}: {stderr}");
+        assert_eq!((status, &*stdout), (Some(expected), ""), "{words:?}: {stderr}");
         assert!(stderr.contains(&expect) && stderr.lines().count() == 1, "{words:?}: {stderr}");
     }
 }

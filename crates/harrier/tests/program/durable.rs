@@ -291,7 +291,7 @@ fn a_broker_without_a_store_says_so_to_who_asks_for_its_numbers() {
     let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--state", "none"]);
     let told = output(&["ctl", "store", "--url", &format!("amqp://{}", broker.address)]);
     let error = String::from_utf8_lossy(&told.stderr);
-    assert_eq!(told.status.code(), Some(1), "{error}");
+    assert_eq!(told.status.code(), Some(78), "{error}");
     assert!(error.contains("it has no store (no-state)"), "{error}");
     stop(broker);
 }
