@@ -147,5 +147,7 @@ const _: () = assert!(PACKED_MESSAGES_MAX as usize <= EARLY_PUBLISHES_MAX);
 pub const CHANGES_MAX: usize = 1 << 16;
 /// Places of a table that are looked at for one unit of work of a report.
 pub const PLACES_PER_WORK: usize = 8;
+/// Deliveries to consumers of which the latency of one is measured, on average.
+pub const DELIVERIES_PER_SAMPLE: u32 = 1024;
 /// Consumers of a queue that a report looks at to say why its messages wait.
 pub const CONSUMERS_REPORTED_MAX: usize = 64;

@@ -12,6 +12,7 @@ use crate::limits::TARGET_BYTES_MAX;
 use crate::query::{Columns, Query};
 use crate::read_routes::Reader;
 use crate::request_body::RequestBody;
+use crate::request_counts::RequestCounts;
 use crate::route::{Handler, HttpMethod, RequiredTag};
 use crate::route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 use crate::site;
@@ -20,6 +21,7 @@ use crate::statistics_history::StatisticsHistory;
 use crate::viewer::Viewer;
 use catalog::{Password, UserId};
 use std::cell::RefCell;
+use std::rc::Rc;
 use tokio::sync::oneshot;
 
 /// What an operator sets.
@@ -72,12 +74,16 @@ pub enum ApiReply {
     Later(oneshot::Receiver<Result<ActionOutcome, ApiError>>),
 }
 
+/// Of all connections of the thread.
+pub type SharedRequestCounts = Rc<RefCell<RequestCounts>>;
+
 /// The API over some source.
 pub struct Api {
     options: ApiOptions,
     /// Of the digests that stand for passwords.
     key: [u8; 32],
     history: RefCell<StatisticsHistory>,
+    requests: SharedRequestCounts,
 }
 
 impl Api {
@@ -85,11 +91,16 @@ impl Api {
     pub fn new(options: ApiOptions, source: &mut dyn Source) -> Self {
         let mut key = [0; 32];
         key.as_chunks_mut::<8>().0.iter_mut().for_each(|part| *part = source.random().to_le_bytes());
-        Self { options, key, history: RefCell::default() }
+        Self { options, key, history: RefCell::default(), requests: Rc::default() }
     }
 
     pub fn path_prefix(&self) -> &str {
         &self.options.path_prefix
+    }
+
+    /// Counts of requests, which whoever serves them keeps.
+    pub fn requests(&self) -> &SharedRequestCounts {
+        &self.requests
     }
 
     pub fn key(&self) -> &[u8; 32] {
@@ -177,7 +188,15 @@ impl Api {
         if request.needs_login() && viewer.is_none() {
             return Err(ApiError::login_failed());
         }
-        let reader = Reader { source, matched, query, viewer, key: &self.key, history: &self.history };
+        let reader = Reader {
+            source,
+            matched,
+            query,
+            viewer,
+            key: &self.key,
+            history: &self.history,
+            requests: *self.requests.borrow(),
+        };
         if let Some(answer) = reader.read() {
             return answer.map(ApiReply::Now);
         }

@@ -10,6 +10,7 @@ use crate::live::{
 use crate::query::Query;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
+use crate::runtime_counts::RuntimeCounts;
 use catalog::{Catalog, ExchangeId, Name, QueueId, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, UnusedSections};
 use tokio::sync::oneshot;
@@ -32,6 +33,7 @@ pub trait Source {
     fn connections(&self) -> &[LiveConnection];
     fn channels(&self) -> &[LiveChannel];
     fn consumers(&self) -> &[LiveConsumer];
+    fn runtime(&self) -> RuntimeCounts;
     fn federation_links(&self) -> &[LiveFederationLink];
     /// When the numbers were counted, in milliseconds since the epoch; later than before if they are others.
     fn counted_ms(&self) -> u64;
