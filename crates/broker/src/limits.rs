@@ -163,5 +163,7 @@ pub const CHANGES_MAX: usize = 1 << 16;
 pub const PLACES_PER_WORK: usize = 8;
 /// Free places of the table of channels that a check for overdue acknowledgements passes for one unit of work.
 pub const PLACES_PER_CHECK_WORK: usize = 64;
+/// Deliveries to consumers of which the latency of one is measured, on average.
+pub const DELIVERIES_PER_SAMPLE: u32 = 1024;
 /// Consumers of a queue that a report looks at to say why its messages wait.
 pub const CONSUMERS_REPORTED_MAX: usize = 64;

@@ -372,4 +372,12 @@ pub struct LiveFederationLink {
     pub error: Option<String>,
     /// When it came into its status.
     pub since_ms: u64,
+    /// Forwarded since the start, and bytes of their bodies.
+    pub messages: u64,
+    pub bytes: u64,
+    /// Duplicates.
+    pub dropped: u64,
+    pub unacknowledged: u64,
+    /// Messages that wait at the source, as far as it has told.
+    pub lag: Option<u64>,
 }

@@ -131,7 +131,12 @@ pub fn federation_link(source: &dyn Source, of: &LiveFederationLink) -> Json {
         .text("status", of.status)
         .text("local_connection", &of.local_connection)
         .text("uri", &of.uri)
-        .text("timestamp", &iso_time(of.since_ms));
+        .text("timestamp", &iso_time(of.since_ms))
+        .int("messages", of.messages)
+        .int("message_bytes", of.bytes)
+        .int("dropped", of.dropped)
+        .int("messages_unacknowledged", of.unacknowledged)
+        .put("lag", of.lag.map_or(Json::Null, |lag| Json::Int(i64::try_from(lag).unwrap_or(i64::MAX))));
     match &of.error {
         Some(error) => object.text("error", error).build(),
         None => object.build(),

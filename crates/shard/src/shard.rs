@@ -26,6 +26,7 @@ use crate::shard_options::ShardOptions;
 use crate::shard_report::ShardReport;
 use crate::shared_state::SharedState;
 use crate::store_metrics::ShardStoreMetrics;
+use crate::thread_stats::ThreadStats;
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
@@ -299,8 +300,9 @@ impl Shard {
         })
     }
 
-    /// Has the next piece of a report sent with a tick.
-    pub(crate) fn request_report(&mut self, reply: Sender<ShardReport>) {
+    /// Has the next piece of a report sent with a tick, with what the thread of this shard has counted.
+    pub(crate) fn request_report(&mut self, thread: ThreadStats, reply: Sender<ShardReport>) {
+        self.reports.thread = thread;
         self.reports.request(reply);
     }
 

@@ -47,5 +47,10 @@ fn federation_link(link: &LinkStatus, route: Option<&RouteStatus>, now_ms: u64) 
         local_connection: String::new(),
         error: error.map(str::to_owned),
         since_ms: now_ms.saturating_sub(state_ms),
+        messages: route.map_or(0, |route| route.messages),
+        bytes: route.map_or(0, |route| route.bytes),
+        dropped: route.map_or(0, |route| route.dropped),
+        unacknowledged: route.map_or(0, |route| route.unacknowledged),
+        lag: route.and_then(|route| route.lag),
     }
 }
