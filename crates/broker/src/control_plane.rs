@@ -9,7 +9,9 @@ use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::limits::{CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK};
+use crate::limits::{
+    CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK, QUOTAS_PER_WORK,
+};
 use crate::publishing::Publishing;
 use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
@@ -161,6 +163,7 @@ impl ControlPlane<'_> {
             self.update_queue(id);
         }
         let quotas = &self.data.dispatcher.queues.housekeeping.quotas;
+        self.data.dispatcher.work.draw(quotas.len() / QUOTAS_PER_WORK);
         // A virtual host that is deleted takes its quota along.
         let is_gone = |vhost| self.definitions.catalog.vhost_name(vhost).is_empty();
         if executed.outcome == DefinitionOutcome::Limited || quotas.iter().any(|(vhost, ..)| is_gone(vhost)) {
