@@ -358,6 +358,10 @@ pub struct LiveConsumer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFederationLink {
     pub id: String,
+    /// Messages go from here to the other broker.
+    pub is_outgoing: bool,
+    /// The transport of the connection: `tcp`, `tls`, `unix`, `rdma`, `rsocket`; empty while there is none.
+    pub transport: &'static str,
     pub vhost: String,
     /// Without a login.
     pub uri: String,

@@ -132,6 +132,8 @@ pub fn federation_link(source: &dyn Source, of: &LiveFederationLink) -> Json {
         .text("local_connection", &of.local_connection)
         .text("uri", &of.uri)
         .text("timestamp", &iso_time(of.since_ms))
+        .text("direction", if of.is_outgoing { "out" } else { "in" })
+        .maybe_text("transport", Some(of.transport).filter(|transport| !transport.is_empty()))
         .int("messages", of.messages)
         .int("message_bytes", of.bytes)
         .int("dropped", of.dropped)
