@@ -1,5 +1,6 @@
 //! The broker and its node as clients read them.
 
+use crate::changes::names::cluster_name;
 use crate::json_object::{JsonObject, empty, texts};
 use crate::live::{BrokerCounts, ListenerFacts, RatedCount};
 use crate::queue_view::{message_stats, waiting};
@@ -131,7 +132,7 @@ pub fn overview(source: &dyn Source, sees_others: bool) -> Json {
         .text("product_version", &facts.product_version)
         .text("product_name", PRODUCT_NAME)
         .text("rabbitmq_version", RABBITMQ_VERSION)
-        .text("cluster_name", &facts.cluster_name)
+        .text("cluster_name", cluster_name(source))
         .text("erlang_version", ERLANG_VERSION)
         .text("erlang_full_version", &format!("{PRODUCT_NAME} {}", facts.product_version))
         .text("release_series_support_status", "supported")
