@@ -94,6 +94,7 @@ fn contexts(source: &dyn Source) -> Json {
             .text("ip", &of.ip_address)
             .text("port", &of.port.to_string())
             .text("protocol", of.protocol)
+            .flag("ssl", of.protocol.starts_with("https"))
             .text("cowboy_opts", "[]")
             .put("ssl_opts", Json::List(Vec::new()))
             .build()

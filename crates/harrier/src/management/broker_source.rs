@@ -127,6 +127,7 @@ impl BrokerSource {
                 let memory_bytes = slab::resident_bytes().map_or(0, |bytes| bytes as u64);
                 self.resources.update(NodeSample { resources: end.resources, sockets, memory_bytes, at_ms: now_ms() });
                 self.kept = self.broker.ineffective.get();
+                self.broker.note_certificates();
                 true
             }
         }
