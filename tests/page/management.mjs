@@ -1,16 +1,18 @@
 // The management page in Chromium, on a running broker: views, search, bulk deletion, logins, tags, many queues, a restart.
 //
-// Usage:  node management.mjs HARRIER
+// Usage:  node management.mjs HARRIER PAGE        PAGE: the folder of the page's files
 // Does:   starts brokers of its own (program HARRIER, state in memory) and ends them.
 // Leaves: screenshots in $OUT; prints `ok NAME` or `not ok NAME - why`; status 1 if anything failed.
 
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
 const OUT = process.env.OUT;
-const HARRIER = process.argv[2];
+const [HARRIER, PAGE] = process.argv.slice(2);
 const MANY = 10_000;
 const WAIT_MS = 20_000;
 
@@ -127,6 +129,7 @@ function looked() {
     const labelled = element.labels?.length > 0 || element.getAttribute("aria-label") || element.textContent.trim() || element.title;
     if (!labelled) complaints.push(`<${element.tagName.toLowerCase()}> has no name`);
   }
+  for (const cell of document.querySelectorAll("table.list td.name")) if (cell.clientWidth < 90) { complaints.push(`a name has ${cell.clientWidth} pixels`); break; }
   if (document.documentElement.scrollWidth > document.documentElement.clientWidth + 1) complaints.push(`${document.documentElement.scrollWidth} pixels in a window of ${document.documentElement.clientWidth}`);
   for (const wrong of ["NaN", "undefined", "[object", "Infinity"]) if (document.body.innerText.includes(wrong)) complaints.push(`says ${wrong}`);
   if (document.querySelector("main .fault:not([hidden])")) complaints.push(document.querySelector("main .fault:not([hidden])").textContent);
@@ -324,6 +327,75 @@ async function tags(browser, broker) {
   });
 }
 
+/** States in words, of numbers that are made up. */
+async function words() {
+  const source = readFileSync(`${PAGE}/words.js`, "base64");
+  const { queueState, connectionState, alarms } = await import(`data:text/javascript;base64,${source}`);
+  const rates = (publish, deliver, ack = deliver) => ({ publish_details: { rate: publish }, deliver_get_details: { rate: deliver }, ack_details: { rate: ack } });
+  const queue = (ready, unacknowledged, consumers, stats) => ({ state: "running", messages_ready: ready, messages_unacknowledged: unacknowledged, consumers, message_stats: stats });
+  const consumer = (prefetch) => ({ ack_required: true, prefetch_count: prefetch, active: true });
+  const expected = [
+    [queueState(queue(0, 0, 0, rates(0, 0))), "idle", "Empty, and nobody consumes."],
+    [queueState(queue(1, 0, 0, rates(0, 0))), "warn", "No consumers: 1 message waits."],
+    [queueState(queue(5, 0, 0, rates(9, 2))), "warn", "No consumers: 5 messages wait, and 7 more come each second."],
+    [queueState(queue(0, 3, 1, rates(0, 0))), "warn", "Consumers hold 3 messages and acknowledge none."],
+    [queueState(queue(0, 3, 1, rates(5, 5))), "good", "Consumers keep up."],
+    [queueState(queue(0, 0, 1, rates(0, 0))), "idle", "Empty: consumers wait for messages."],
+    [queueState(queue(10, 20, 2, rates(5, 0, 0)), [consumer(10), consumer(10)]), "warn", "Consumers are at their prefetch and acknowledge nothing: 10 messages wait for them."],
+    [queueState(queue(10, 20, 2, rates(5, 4, 4)), [consumer(10), consumer(10)]), "warn", "Consumers are at their prefetch and acknowledge 4 a second: 10 messages wait for them."],
+    [queueState(queue(10, 19, 2, rates(5, 0)), [consumer(10), consumer(10)]), "warn", "10 messages wait, and consumers take none: they read nothing, or hold all that they may."],
+    [queueState(queue(10, 1, 1, rates(100, 50))), "warn", "Consumers fall behind: 50 a second more come in than go out."],
+    [queueState(queue(100, 1, 1, rates(0, 50))), "good", "100 messages wait, and consumers take them. Empty in about 2 s at this rate."],
+    [queueState(queue(3, 0, 1, rates(0, 0)), [{ ...consumer(1), active: false }]), "warn", "3 messages wait for a consumer that is active; none is."],
+    [queueState({ ...queue(0, 0, 0, rates(0, 0)), state: "down" }), "bad", "Closed: the store cannot read its messages. See the log and docs/operations/damage.md."],
+    [connectionState({ state: "running", send_pend: 9, recv_oct_details: { rate: 1 }, send_oct_details: { rate: 0 } }), "warn", "It does not read: bytes wait to be sent to it."],
+    [connectionState({ state: "running", recv_oct_details: { rate: 0 }, send_oct_details: { rate: 0 } }), "idle", "Nothing passes but heartbeats."],
+  ];
+  const complaints = expected.filter(([found, tone, text]) => found.tone !== tone || found.text !== text).map(([found, , text]) => `'${found.text}' (${found.tone}), not '${text}'`);
+  if (connectionState({ state: "blocked" }).tone !== "bad") complaints.push("blocked is bad");
+  if (alarms({ mem_alarm: true, disk_free_alarm: true, being_drained: true }).length !== 3 || alarms({}).length !== 0) complaints.push("alarms");
+  return complaints;
+}
+
+/** Two brokers, one of which has dialled the other. */
+async function federation(browser, broker) {
+  const other = await Broker.start();
+  try {
+    await check("federation-map", async () => {
+      const address = (of) => `guest/guest@127.0.0.1:${of.amqp}`;
+      await promisify(execFile)(HARRIER, ["route", "--wait", "15", "dynamic", "add", address(other), address(broker), "amq.topic"]);
+      const context = await browser.newContext({ viewport: { width: 1280, height: 860 } });
+      const page = await context.newPage();
+      await login(page, other, "guest");
+      await go(page, "#/federation");
+      await until(page, () => document.querySelector(".map .edge.good") && document.querySelector("tbody td.state.good")?.innerText === "Messages pass.");
+      const plan = `${OUT}/management-plan.json`;
+      writeFileSync(plan, JSON.stringify({ chosen: { tree: "B-2B-16C" } }));
+      await page.setInputFiles("#plan-file", plan);
+      await until(page, () => document.querySelectorAll(".map").length === 2 && document.querySelector("main").innerText.includes("B-2B-16C"));
+      const complaints = await page.evaluate(looked);
+      await page.screenshot({ path: `${OUT}/management-federation-map.png` });
+      writeFileSync(plan, JSON.stringify({ chosen: { tree: "<b>" } }));
+      await page.setInputFiles("#plan-file", []);
+      await page.setInputFiles("#plan-file", plan);
+      await page.waitForSelector(".note.bad:has-text('is no tree')", { timeout: WAIT_MS });
+      await context.close();
+      return complaints;
+    });
+    await check("federation-map-of-the-source", async () => {
+      const context = await browser.newContext();
+      const page = await context.newPage();
+      await login(page, broker, "guest");
+      await go(page, "#/federation");
+      await until(page, () => document.querySelector(".map")?.textContent.includes("has dialled from"));
+      await context.close();
+      return [];
+    });
+  } finally {
+    await other.stop();
+  }
+}
+
 async function restart(page, broker) {
   let again = null;
   await check("a-broker-that-restarts", async () => {
@@ -354,6 +426,7 @@ try {
   // 401 is how the page learns that nobody has logged in.
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && !/401|ERR_CONNECTION|ERR_EMPTY/.test(message.text()) && errors.push(message.text()));
   page.on("request", (request) => !request.url().startsWith(broker.url) && !request.url().startsWith("blob:") && errors.push(`asks for ${request.url()}`));
+  await check("words", words);
   await check("login", async () => { await login(page, broker, "guest"); });
   await queueView(page, broker);
   await eachView(page);
@@ -368,6 +441,7 @@ try {
   await queuesView(page, broker);
   await search(page);
   await tags(browser, broker);
+  await federation(browser, broker);
   await restart(page, broker);
   report("console", errors);
 } finally {

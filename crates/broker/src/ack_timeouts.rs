@@ -3,7 +3,7 @@
 use crate::channel::Channel;
 use crate::channels::Channels;
 use crate::effects::Effects;
-use crate::limits::PLACES_PER_CHECK_WORK;
+use crate::limits::{OVERDUE_CHANNEL_WORK, PLACES_PER_CHECK_WORK};
 use crate::work_budget::WorkBudget;
 use catalog::Refusal;
 use wire::ReplyCode;
@@ -56,10 +56,8 @@ impl AckTimeouts {
             let channel = channels.at_mut(place);
             match channel {
                 Some(channel) => {
-                    work.draw(1);
-                    if !channel.closing {
-                        self.check_channel(channel, now_us, fx);
-                    }
+                    let is_overdue = !channel.closing && self.check_channel(channel, now_us, fx);
+                    work.draw(if is_overdue { OVERDUE_CHANNEL_WORK } else { 1 });
                 }
                 None => {
                     free_places += 1;
@@ -79,10 +77,11 @@ impl AckTimeouts {
         self.timeout_ms.saturating_mul(1_000)
     }
 
-    fn check_channel<E: Effects>(&self, channel: &mut Channel, now_us: u64, fx: &mut E) {
+    /// Returns whether the channel is overdue, and refused.
+    fn check_channel<E: Effects>(&self, channel: &mut Channel, now_us: u64, fx: &mut E) -> bool {
         let Some(oldest) = channel.ledger.oldest() else {
             channel.tag_checkpoints.clear();
-            return;
+            return false;
         };
         let checkpoints = &mut channel.tag_checkpoints;
         while checkpoints.front().is_some_and(|&(_, last)| last < oldest) {
@@ -97,9 +96,10 @@ impl AckTimeouts {
             let refusal = Refusal::channel(ReplyCode::PreconditionFailed, text);
             fx.refuse(channel.slot, channel.number, refusal, (0, 0));
             checkpoints.clear();
-            return;
+            return true;
         }
         checkpoints.push_back((now_us, channel.ledger.last_tag()));
+        false
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use crate::effects::Effects;
     use crate::ids::{ChannelKey, ConnectionSlot, QueuePosition};
     use crate::ledger::UnsettledDelivery;
-    use crate::limits::PLACES_PER_CHECK_WORK;
+    use crate::limits::{OVERDUE_CHANNEL_WORK, PLACES_PER_CHECK_WORK};
     use crate::message::Content;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
@@ -167,7 +167,8 @@ mod tests {
                     turns += 1;
                     assert!(timeouts.is_checking() == timeouts.is_due(now_us) && turns <= 400);
                 }
-                assert!(work.most() <= u64::from(budget), "{} units in a turn", work.most());
+                let most = u64::from(budget) + OVERDUE_CHANNEL_WORK as u64;
+                assert!(work.most() <= most, "{} units in a turn", work.most());
                 let checkpoints = |&key| channels.get(key).expect("open").tag_checkpoints.len();
                 (turns, keys.iter().map(checkpoints).collect::<Vec<_>>())
             };

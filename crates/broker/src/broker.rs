@@ -492,6 +492,7 @@ impl Broker {
     pub fn set_now(&mut self, now_us: u64) {
         debug_assert!(now_us >= self.data.dispatcher.now_us, "time goes on");
         self.data.dispatcher.now_us = now_us;
+        self.data.dispatcher.channels.latency.now_us = now_us;
     }
 
     /// When [`Broker::run_timers`] has something to do, in the same microseconds.

@@ -3,6 +3,7 @@
 use crate::channel::{Channel, not_open};
 use crate::channel_counts::ChannelCounts;
 use crate::consumer::{Consumer, ConsumerState, ParkedDelivery, window_of};
+use crate::delivery_latency::DeliveryLatency;
 use crate::direct_reply::ReplyAddress;
 use crate::effects::{Delivery, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
@@ -33,6 +34,7 @@ pub(crate) struct Channels {
     unsettled: usize,
     /// Messages delivered or sent to consumers since the start.
     pub delivered: u64,
+    pub latency: DeliveryLatency,
     pub counts: ChannelCounts,
 }
 
@@ -47,6 +49,7 @@ impl Channels {
             awaiting_output: Vec::new(),
             unsettled: 0,
             delivered: 0,
+            latency: DeliveryLatency::default(),
             counts: ChannelCounts::default(),
         }
     }
@@ -319,6 +322,8 @@ impl Channels {
         fx.deliver(channel.slot, channel.number, Delivery { consumer_tag: &consumer.tag, tag, redelivered, content });
         if redelivered {
             channel.stats.redeliver += 1;
+        } else {
+            self.latency.count(content.arrived_us);
         }
         channel.note_change(consumer.channel, &mut self.counts.changes);
         if consumer.no_ack {

@@ -267,7 +267,7 @@ impl Dispatcher {
     }
 
     /// A consumer of this shard is gone: its parked deliveries return to its queue.
-    pub fn forget_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+    pub fn drop_from_channel<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         self.work.draw(self.channels.remove_consumer(key, fx));
     }
 

@@ -11,6 +11,8 @@ pub const CONSUMER_ADDITION_WORK: usize = 8;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub const CONSUMER_REMOVAL_WORK: usize = 8;
 
+/// Units of work to close a channel whose acknowledgements are overdue, and to tell its client.
+pub const OVERDUE_CHANNEL_WORK: usize = 64;
 /// Messages that were settled on another shard and are counted here for one unit of work.
 pub const SETTLED_PER_WORK: usize = 8;
 /// Units of work to tell a client that its connection is blocked or continues: the send that follows is another for each.
@@ -19,6 +21,8 @@ pub const NOTICE_WORK: usize = 64;
 pub const CANCEL_NOTICE_WORK: usize = 2;
 /// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.
 pub const DEFINITION_WORK: usize = 10;
+/// Quotas of virtual hosts that are looked at for one unit of work with each definition.
+pub const QUOTAS_PER_WORK: usize = 8;
 /// The part of the budget that a publish may use beyond it rather than be left for another turn: a thirty-second.
 pub const WORK_GRACE_DIVISOR: u32 = 32;
 /// Messages that a queue on another shard may have sent ahead to one consumer before it is granted more credit.
@@ -163,5 +167,7 @@ pub const CHANGES_MAX: usize = 1 << 16;
 pub const PLACES_PER_WORK: usize = 8;
 /// Free places of the table of channels that a check for overdue acknowledgements passes for one unit of work.
 pub const PLACES_PER_CHECK_WORK: usize = 64;
+/// Deliveries to consumers of which the latency of one is measured, on average.
+pub const DELIVERIES_PER_SAMPLE: u32 = 1024;
 /// Consumers of a queue that a report looks at to say why its messages wait.
 pub const CONSUMERS_REPORTED_MAX: usize = 64;

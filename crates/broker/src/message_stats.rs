@@ -2,6 +2,7 @@
 
 use crate::change_list::ChangeList;
 use crate::dead_letter_reason::DeadLetterReason;
+use crate::delivery_latency::TimeStats;
 use catalog::ExchangeId;
 use std::ops::AddAssign;
 
@@ -83,6 +84,9 @@ pub struct ShardStats {
     /// Messages that queues which live here let die, with dead letters and without.
     pub dead_lettered: DeathStats,
     pub dropped_dead: DeathStats,
+    /// Of deliveries to its clients, one in about a thousand: from the turn in which the message was published to the one in
+    /// which it was delivered first.
+    pub delivery_latency: TimeStats,
     pub connections_opened: u64,
     pub connections_closed: u64,
     pub channels_opened: u64,

@@ -40,6 +40,7 @@ impl Observer<'_> {
             exchanges: counts.exchanges.all,
             dead_lettered: queues.housekeeping.dead_letters.by_reason,
             dropped_dead: queues.housekeeping.dropped_dead,
+            delivery_latency: dispatcher.channels.latency.stats,
             connections_opened: self.sessions.opened,
             connections_closed: self.sessions.closed,
             channels_opened: counts.opened,

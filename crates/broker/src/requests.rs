@@ -293,7 +293,7 @@ impl Requests<'_> {
         let channels = &mut self.control.data.dispatcher.channels;
         if let QueueResponse::Refused(refusal) = response {
             if let PendingReply::Consuming { consumer, .. } = reply {
-                self.control.data.dispatcher.forget_consumer(consumer, fx);
+                self.control.data.dispatcher.drop_from_channel(consumer, fx);
             }
             return Err(refusal);
         }
@@ -350,14 +350,14 @@ impl Requests<'_> {
                 let Some(found) = channels.consumer(consumer) else { return Ok(ReadControl::Continue) };
                 if matches!(response, QueueResponse::Gone) {
                     let refusal = self.control.definitions.catalog.queue_is_gone(found.queue);
-                    self.control.data.dispatcher.forget_consumer(consumer, fx);
+                    self.control.data.dispatcher.drop_from_channel(consumer, fx);
                     return Err(refusal);
                 }
                 send(no_wait, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&found.tag) }));
             }
             PendingReply::Cancelled { no_wait, consumer, tag } => {
                 send(no_wait, Method::BasicCancelOk(basic::CancelOk { consumer_tag: short(&tag) }));
-                self.control.data.dispatcher.forget_consumer(consumer, fx);
+                self.control.data.dispatcher.drop_from_channel(consumer, fx);
             }
             PendingReply::Get { no_ack } => match response {
                 QueueResponse::Message { queue, position, message, redelivered, messages_left, .. } => {

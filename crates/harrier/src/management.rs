@@ -14,6 +14,7 @@ mod process_resources;
 mod rated;
 mod report_reader;
 mod route_links;
+mod runtime_totals;
 mod session_worker;
 mod user_session;
 

@@ -47,7 +47,7 @@ const CLOCKS: [(&str, &str); 23] = [
     ("crates/harrier/src/route/readiness.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/tls.rs", "whether a certificate has expired"),
     ("crates/link/src/tls/tls_link.rs", "the deadline of a blocking wait for bytes of TLS"),
-    ("crates/management/src/server.rs", "when a login failed"),
+    ("crates/management/src/server.rs", "when a login failed, when a session was used, and how long requests take"),
     ("crates/proxy/src/proxy.rs", "the moment from which totals count"),
     ("crates/reactor/src/event_loop.rs", "the reactor, where time enters"),
     ("crates/shard/src/server.rs", "the moment from which all shards count"),

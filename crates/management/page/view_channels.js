@@ -18,7 +18,7 @@ export function channels({ parameters, changeParameters }) {
     { name: "Mode", class: "wide", show: (row) => (row.confirm ? "confirms" : row.transactional ? "transactions" : "plain") },
     { name: "Prefetch", sort: "prefetch_count", class: "number wide", show: (row) => prefetch(row.prefetch_count) },
     { name: "Consumers", sort: "consumer_count", class: "number wide", show: (row) => count(row.consumer_count) },
-    { name: "Unacked", sort: "messages_unacknowledged", class: "number", show: (row) => count(row.messages_unacknowledged) },
+    { name: "Unacked", sort: "messages_unacknowledged", class: "number wide", show: (row) => count(row.messages_unacknowledged) },
     { name: "Unconfirmed", sort: "messages_unconfirmed", class: "number wide", show: (row) => count(row.messages_unconfirmed) },
     { name: "Published", sort: "message_stats.publish_details.rate", class: "number", show: (row) => rate(row.message_stats?.publish_details?.rate) },
     { name: "Delivered", sort: "message_stats.deliver_get_details.rate", class: "number", show: (row) => rate(row.message_stats?.deliver_get_details?.rate) },

@@ -32,7 +32,7 @@ function meter(name, used, limit, format) {
 export function overview({ user }) {
   const tiles = {
     publish: tile("Published"), deliver: tile("Delivered"), ready: tile("Ready", "#/queues?sort=messages_ready&reverse=true"),
-    unacknowledged: tile("Unacknowledged", "#/queues?sort=messages_unacknowledged&reverse=true"),
+    unacknowledged: tile("Unacked", "#/queues?sort=messages_unacknowledged&reverse=true"),
     queues: tile("Queues", "#/queues"), exchanges: tile("Exchanges", "#/exchanges"), connections: tile("Connections", "#/connections"),
     channels: tile("Channels", "#/channels"), consumers: tile("Consumers", "#/consumers"),
   };

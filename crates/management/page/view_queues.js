@@ -42,8 +42,8 @@ export function queues(context) {
     { name: "Unacked", sort: "messages_unacknowledged", class: "number", show: (row) => short(row.messages_unacknowledged) },
     { name: "Bytes", sort: "message_bytes", class: "number wide", show: (row) => bytes(row.message_bytes) },
     { name: "Cons.", sort: "consumers", class: "number wide", show: (row) => count(row.consumers) },
-    { name: "In", sort: "message_stats.publish_details.rate", class: "number", show: (row) => rate(row.message_stats?.publish_details?.rate) },
-    { name: "Out", sort: "message_stats.deliver_get_details.rate", class: "number", show: (row) => rate(row.message_stats?.deliver_get_details?.rate) },
+    { name: "In", sort: "message_stats.publish_details.rate", class: "number wide", show: (row) => rate(row.message_stats?.publish_details?.rate) },
+    { name: "Out", sort: "message_stats.deliver_get_details.rate", class: "number wide", show: (row) => rate(row.message_stats?.deliver_get_details?.rate) },
     { name: "Ack", sort: "message_stats.ack_details.rate", class: "number wide", show: (row) => rate(row.message_stats?.ack_details?.rate) },
   ];
   const bulk = [

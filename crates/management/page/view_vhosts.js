@@ -9,8 +9,8 @@ export function vhosts({ user, parameters, changeParameters, goTo }) {
   const columns = [
     { name: "Name", sort: "name", class: "name", show: (row) => h("a", { href: `#/vhosts/${part(row.name)}` }, visible(row.name)) },
     { name: "Description", class: "wide", show: (row) => visible(row.description ?? "") },
-    { name: "Ready", sort: "messages_ready", class: "number", show: (row) => short(row.messages_ready ?? 0) },
-    { name: "Unacked", sort: "messages_unacknowledged", class: "number", show: (row) => short(row.messages_unacknowledged ?? 0) },
+    { name: "Ready", sort: "messages_ready", class: "number wide", show: (row) => short(row.messages_ready ?? 0) },
+    { name: "Unacked", sort: "messages_unacknowledged", class: "number wide", show: (row) => short(row.messages_unacknowledged ?? 0) },
     { name: "Published", class: "number", show: (row) => rate(row.message_stats?.publish_details?.rate ?? 0) },
     { name: "Delivered", class: "number", show: (row) => rate(row.message_stats?.deliver_get_details?.rate ?? 0) },
     { name: "Queues", class: "wide", show: (row) => h("a", { href: `#/queues?vhost=${part(row.name)}` }, "show") },

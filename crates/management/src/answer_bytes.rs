@@ -2,6 +2,7 @@
 //! if the client asked for it.
 
 use crate::answer::AnswerBody;
+use crate::api::SharedRequestCounts;
 use crate::limits::COMPRESSED_BYTES_MIN;
 use crate::metrics_stream::MetricsStream;
 use crate::row_list::RowList;
@@ -16,6 +17,7 @@ use std::io::Write;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 /// The source of all connections of the thread.
 pub type SharedSource = Rc<RefCell<Box<dyn Source>>>;
@@ -54,10 +56,18 @@ impl Pieces {
     }
 }
 
+/// What counts the time in which the text of metrics is made.
+#[derive(Clone)]
+pub struct ScrapeTimer {
+    pub requests: SharedRequestCounts,
+    pub clock: fn() -> Instant,
+}
+
 struct Stream {
     source: SharedSource,
     pieces: Pieces,
     encoder: Option<GzEncoder<Vec<u8>>>,
+    scrape: Option<ScrapeTimer>,
     _permit: Option<LongAnswerPermit>,
 }
 
@@ -65,7 +75,11 @@ impl Stream {
     /// The next bytes; `None` behind the last ones.
     fn next(&mut self) -> Option<Vec<u8>> {
         loop {
+            let began = self.scrape.as_ref().map(|scrape| (scrape.clock)());
             let piece = self.pieces.next(&**self.source.borrow());
+            if let Some((scrape, began)) = self.scrape.as_ref().zip(began) {
+                scrape.requests.borrow_mut().scrape_time += (scrape.clock)().saturating_duration_since(began);
+            }
             match (piece, self.encoder.as_mut()) {
                 (piece, None) => return piece,
                 (Some(piece), Some(encoder)) => {
@@ -101,6 +115,7 @@ impl AnswerBytes {
         source: &SharedSource,
         is_gzip: bool,
         permit: Option<LongAnswerPermit>,
+        scrape: &ScrapeTimer,
     ) -> (Self, bool) {
         let pieces = match body {
             AnswerBody::Empty => return (Self(State::Done), false),
@@ -115,7 +130,9 @@ impl AnswerBytes {
             AnswerBody::Metrics(metrics) => Pieces::Metrics(metrics),
         };
         let encoder = is_gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
-        let stream = Stream { source: Rc::clone(source), pieces, encoder, _permit: permit };
+        let scrape = matches!(pieces, Pieces::Metrics(_)).then(|| scrape.clone());
+        scrape.iter().for_each(|scrape| scrape.requests.borrow_mut().scrapes += 1);
+        let stream = Stream { source: Rc::clone(source), pieces, encoder, scrape, _permit: permit };
         (Self(State::Stream(Box::new(stream))), is_gzip)
     }
 }

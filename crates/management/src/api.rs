@@ -15,6 +15,7 @@ use crate::page_files;
 use crate::query::{Columns, Query};
 use crate::read_routes::Reader;
 use crate::request_body::RequestBody;
+use crate::request_counts::RequestCounts;
 use crate::route::{Handler, HttpMethod, RequiredTag};
 use crate::route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 use crate::site;
@@ -23,6 +24,7 @@ use crate::statistics_history::StatisticsHistory;
 use crate::viewer::Viewer;
 use catalog::{Password, UserId};
 use std::cell::RefCell;
+use std::rc::Rc;
 use tokio::sync::oneshot;
 
 /// What an operator sets.
@@ -75,6 +77,9 @@ pub enum ApiReply {
     Later(oneshot::Receiver<Result<ActionOutcome, ApiError>>),
 }
 
+/// Of all connections of the thread.
+pub type SharedRequestCounts = Rc<RefCell<RequestCounts>>;
+
 /// The API over some source.
 pub struct Api {
     options: ApiOptions,
@@ -82,6 +87,7 @@ pub struct Api {
     key: [u8; 32],
     audit: AuditLog,
     history: RefCell<StatisticsHistory>,
+    requests: SharedRequestCounts,
 }
 
 impl Api {
@@ -89,11 +95,16 @@ impl Api {
     pub fn new(options: ApiOptions, source: &mut dyn Source) -> Self {
         let mut key = [0; 32];
         key.as_chunks_mut::<8>().0.iter_mut().for_each(|part| *part = source.random().to_le_bytes());
-        Self { options, key, audit: AuditLog::default(), history: RefCell::default() }
+        Self { options, key, audit: AuditLog::default(), history: RefCell::default(), requests: Rc::default() }
     }
 
     pub fn path_prefix(&self) -> &str {
         &self.options.path_prefix
+    }
+
+    /// Counts of requests, which whoever serves them keeps.
+    pub fn requests(&self) -> &SharedRequestCounts {
+        &self.requests
     }
 
     pub fn key(&self) -> &[u8; 32] {
@@ -193,7 +204,15 @@ impl Api {
             Handler::ExchangeRoute => return found_route(source, matched, query).map(ApiReply::Now),
             _ => {}
         }
-        let reader = Reader { source, matched, query, viewer, key: &self.key, history: &self.history };
+        let reader = Reader {
+            source,
+            matched,
+            query,
+            viewer,
+            key: &self.key,
+            history: &self.history,
+            requests: *self.requests.borrow(),
+        };
         if let Some(answer) = reader.read() {
             return answer.map(ApiReply::Now);
         }

@@ -10,6 +10,7 @@ use crate::live::{
     LoginCounts, QueueCounts, VhostCounts,
 };
 use crate::planned_change::PlannedChange;
+use crate::runtime_counts::RuntimeCounts;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
 use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, VhostId, default_definitions};
 use definitions::UnusedSections;
@@ -28,6 +29,7 @@ pub struct CatalogSource {
     pub channels: Vec<LiveChannel>,
     pub consumers: Vec<LiveConsumer>,
     pub federation_links: Vec<LiveFederationLink>,
+    pub runtime: RuntimeCounts,
     pub now_ms: u64,
     /// Of a sequence that everybody knows.
     random: u64,
@@ -62,6 +64,7 @@ impl CatalogSource {
             channels: Vec::new(),
             consumers: Vec::new(),
             federation_links: Vec::new(),
+            runtime: RuntimeCounts::default(),
             now_ms: 0,
             random: 0,
         }
@@ -163,6 +166,10 @@ impl Source for CatalogSource {
 
     fn consumers(&self) -> &[LiveConsumer] {
         &self.consumers
+    }
+
+    fn runtime(&self) -> RuntimeCounts {
+        self.runtime.clone()
     }
 
     fn federation_links(&self) -> &[LiveFederationLink] {

@@ -358,6 +358,10 @@ pub struct LiveConsumer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFederationLink {
     pub id: String,
+    /// Messages go from here to the other broker.
+    pub is_outgoing: bool,
+    /// The transport of the connection: `tcp`, `tls`, `unix`, `rdma`, `rsocket`; empty while there is none.
+    pub transport: &'static str,
     pub vhost: String,
     /// Without a login.
     pub uri: String,
@@ -372,4 +376,12 @@ pub struct LiveFederationLink {
     pub error: Option<String>,
     /// When it came into its status.
     pub since_ms: u64,
+    /// Forwarded since the start, and bytes of their bodies.
+    pub messages: u64,
+    pub bytes: u64,
+    /// Duplicates.
+    pub dropped: u64,
+    pub unacknowledged: u64,
+    /// Messages that wait at the source, as far as it has told.
+    pub lag: Option<u64>,
 }

@@ -131,7 +131,14 @@ pub fn federation_link(source: &dyn Source, of: &LiveFederationLink) -> Json {
         .text("status", of.status)
         .text("local_connection", &of.local_connection)
         .text("uri", &of.uri)
-        .text("timestamp", &iso_time(of.since_ms));
+        .text("timestamp", &iso_time(of.since_ms))
+        .text("direction", if of.is_outgoing { "out" } else { "in" })
+        .maybe_text("transport", Some(of.transport).filter(|transport| !transport.is_empty()))
+        .int("messages", of.messages)
+        .int("message_bytes", of.bytes)
+        .int("dropped", of.dropped)
+        .int("messages_unacknowledged", of.unacknowledged)
+        .put("lag", of.lag.map_or(Json::Null, |lag| Json::Int(i64::try_from(lag).unwrap_or(i64::MAX))));
     match &of.error {
         Some(error) => object.text("error", error).build(),
         None => object.build(),

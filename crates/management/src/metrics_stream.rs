@@ -9,6 +9,8 @@ use crate::metric_families::{
     BROKER_FAMILIES, BrokerLabels, MetricFamily, MetricSource, MetricsSnapshot, OBJECT_FAMILIES,
 };
 use crate::metric_writer::{MetricKind, write_head, write_sample};
+use crate::request_counts::RequestCounts;
+use crate::runtime_metrics;
 use crate::source::Source;
 use catalog::QueueId;
 
@@ -49,6 +51,8 @@ pub struct MetricsStream {
     object: usize,
     /// Taken when the first family of queues begins.
     queues: Option<Vec<QueueId>>,
+    /// For the metrics of this program alone, which come last; `None` if they are not asked for, or written.
+    requests: Option<RequestCounts>,
 }
 
 impl std::fmt::Debug for MetricsStream {
@@ -59,11 +63,12 @@ impl std::fmt::Debug for MetricsStream {
 
 impl MetricsStream {
     /// All of an endpoint; of the detailed one, the families of these groups, and objects of these virtual hosts.
-    pub fn new(endpoint: MetricsEndpoint, groups: &[&str], vhosts: Vec<String>) -> Self {
-        let is_wanted =
-            |family: &&MetricFamily| endpoint != MetricsEndpoint::Detailed || groups.contains(&family.group);
-        let families = BROKER_FAMILIES.iter().chain(OBJECT_FAMILIES).filter(is_wanted).collect();
-        Self { endpoint, families, vhosts, has_begun: false, family: 0, object: 0, queues: None }
+    pub fn new(endpoint: MetricsEndpoint, groups: &[&str], vhosts: Vec<String>, requests: RequestCounts) -> Self {
+        let is_wanted = |group: &str| endpoint != MetricsEndpoint::Detailed || groups.contains(&group);
+        let families = BROKER_FAMILIES.iter().chain(OBJECT_FAMILIES).filter(|family| is_wanted(family.group));
+        let families = families.collect();
+        let requests = is_wanted(runtime_metrics::GROUP).then_some(requests);
+        Self { endpoint, families, vhosts, has_begun: false, family: 0, object: 0, queues: None, requests }
     }
 
     /// Whether it may have a sample for each of many objects.
@@ -73,7 +78,7 @@ impl MetricsStream {
 
     /// The next piece; `None` behind the last one.
     pub fn next_piece(&mut self, source: &dyn Source) -> Option<Vec<u8>> {
-        if self.has_begun && self.family == self.families.len() {
+        if self.has_begun && self.family == self.families.len() && self.requests.is_none() {
             return None;
         }
         let mut out = Vec::with_capacity(METRICS_PIECE_BYTES);
@@ -87,6 +92,11 @@ impl MetricsStream {
             if self.write_family(&mut out, source, &snapshot, family) {
                 (self.family, self.object) = (self.family + 1, 0);
             }
+        }
+        if self.family == self.families.len()
+            && let Some(requests) = self.requests.take()
+        {
+            runtime_metrics::write_runtime_metrics(&mut out, source, &requests);
         }
         Some(out)
     }

@@ -34,6 +34,7 @@ pub static PAGE_FILES: &[(&str, &str)] = page_files! {
     "search.js"
     "style.css"
     "table.js"
+    "tree_map.js"
     "view_audit.js"
     "view_channels.js"
     "view_connections.js"

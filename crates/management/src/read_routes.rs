@@ -14,6 +14,7 @@ use crate::masked_uris::masked;
 use crate::metrics_request;
 use crate::query::{Columns, Query};
 use crate::queue_view::{QueueDetail, queue};
+use crate::request_counts::RequestCounts;
 use crate::route::Handler;
 use crate::route_path::RouteMatch;
 use crate::row_list::{Row, RowList};
@@ -36,6 +37,7 @@ pub struct Reader<'a> {
     /// Of the digests that stand for passwords.
     pub key: &'a [u8; 32],
     pub history: &'a RefCell<StatisticsHistory>,
+    pub requests: RequestCounts,
 }
 
 type Read = Result<Answer, ApiError>;
@@ -131,7 +133,7 @@ impl Reader<'_> {
             H::FederationLinks => self.federation_links(),
             H::Shovels => self.list(Vec::new()),
             H::MetricsAggregated | H::MetricsPerObject | H::MetricsDetailed => {
-                Ok(metrics_request::answer(self.matched.route.handler, self.query))
+                Ok(metrics_request::answer(self.matched.route.handler, self.query, self.requests))
             }
             _ => return None,
         };

@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn what_is_nowhere_is_told_from_what_has_other_methods() {
         for path in [
-            "/",
-            "",
+            "/page",
+            "/page/a/b",
             "/api",
             "/api//",
             "/api/queues//q",

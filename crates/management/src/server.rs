@@ -5,7 +5,7 @@
 
 use crate::access::AccessDecision;
 use crate::answer::{Answer, AnswerBody};
-use crate::answer_bytes::{AnswerBytes, LongAnswerPermit, SharedSource};
+use crate::answer_bytes::{AnswerBytes, LongAnswerPermit, ScrapeTimer, SharedSource};
 use crate::api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 use crate::api_error::ApiError;
 use crate::audit_line::AuditLine;
@@ -108,6 +108,7 @@ struct Shared {
     api: Api,
     source: SharedSource,
     limits: ServerLimits,
+    scrape: ScrapeTimer,
     logins: Authenticator,
     long_answers: Rc<Cell<usize>>,
     /// Open connections by address.
@@ -132,6 +133,7 @@ pub fn serve(
     let source: SharedSource = Rc::new(RefCell::new(source));
     let shared = Rc::new(Shared {
         logins: Authenticator::new(Rc::clone(&source), *api.key(), now),
+        scrape: ScrapeTimer { requests: Rc::clone(api.requests()), clock: now },
         api,
         source,
         limits,
@@ -164,7 +166,10 @@ pub fn serve(
 /// What the audit line has in the place of an address.
 const DIRECT_PEER: &str = "admin request";
 
-#[expect(clippy::disallowed_methods, reason = "when a login failed, and when a session was used")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when a login failed, when a session was used, and how long requests take"
+)]
 fn now() -> Instant {
     Instant::now()
 }
@@ -264,7 +269,7 @@ async fn serve_connection(open: OpenConnection, stream: TcpStream, peer: SocketA
 }
 
 async fn serve_request(open: &OpenConnection, peer: SocketAddr, request: Request<Incoming>) -> Response<AnswerBytes> {
-    let (shared, routes) = (&open.shared, open.routes);
+    let (shared, routes, began) = (&open.shared, open.routes, now());
     let (parts, body) = request.into_parts();
     let is_gzip = parts.headers.get(header::ACCEPT_ENCODING).is_some_and(takes_gzip);
     let text = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -285,6 +290,7 @@ async fn serve_request(open: &OpenConnection, peer: SocketAddr, request: Request
         },
         Err(answer) => answer,
     };
+    shared.api.requests().borrow_mut().count(answer.status, now().saturating_duration_since(began));
     let asks_for_credentials = answer.status == 401 && !session_cookie::is_of_page(&parts.headers);
     respond(shared, answer, is_gzip, asks_for_credentials)
 }
@@ -467,7 +473,7 @@ fn respond(shared: &Shared, answer: Answer, is_gzip: bool, asks_for_credentials:
         Some(None) => (Answer::of_error(&ApiError::unavailable("too many long answers are under way")), None),
         permit => (answer, permit.flatten()),
     };
-    let (body, is_compressed) = AnswerBytes::new(answer.body, &shared.source, is_gzip, permit);
+    let (body, is_compressed) = AnswerBytes::new(answer.body, &shared.source, is_gzip, permit, &shared.scrape);
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

@@ -10,6 +10,7 @@ use crate::live::{
 use crate::query::Query;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
+use crate::runtime_counts::RuntimeCounts;
 use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, UnusedSections};
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub trait Source {
     fn connections(&self) -> &[LiveConnection];
     fn channels(&self) -> &[LiveChannel];
     fn consumers(&self) -> &[LiveConsumer];
+    fn runtime(&self) -> RuntimeCounts;
     fn federation_links(&self) -> &[LiveFederationLink];
     /// Where a message would go; `None` if finding out takes more work than that.
     fn find_route(

@@ -4,7 +4,9 @@ mod support;
 
 use catalog::{Definition, Name, ShardId};
 use management::limits::ServerLimits;
-use management::{ApiOptions, LiveChannel};
+use management::{
+    ApiOptions, CatalogSource, LiveChannel, LiveFederationLink, RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -173,13 +175,74 @@ fn each_object_has_its_samples_in_pieces_that_fit_together() {
     assert!(detailed.iter().all(|(_, labels, _)| labels.get("vhost").is_none_or(|vhost| vhost == "/")));
 }
 
+/// A source with two shards, RDMA ports, a link, and times.
+fn with_runtime() -> CatalogSource {
+    let mut source = source();
+    let times = || TimeCounts { bounds_us: &[4, 16], classes: vec![1, 2, 3], sum_us: 1_500_000 };
+    let shard = |busy_ns| ShardCounts { busy_ns, rounds: times(), mail_messages: 7, ..ShardCounts::default() };
+    source.runtime = RuntimeCounts {
+        shards: vec![shard(250_000_000), shard(0)],
+        delivery_latency: times(),
+        rdma: Some(RdmaCounts { queue_pairs: 2, offers: 5, ..RdmaCounts::default() }),
+        memory: vec![("resident", 1 << 20), ("messages", 5)],
+    };
+    source.federation_links.push(LiveFederationLink {
+        id: "l1".to_owned(),
+        vhost: "/".to_owned(),
+        upstream: "up \"1\"".to_owned(),
+        exchange: "x".to_owned(),
+        status: "running",
+        messages: 9,
+        lag: Some(4),
+        ..LiveFederationLink::default()
+    });
+    source
+}
+
+#[test]
+fn what_this_broker_alone_tells_has_names_of_its_own() {
+    let server = TestServer::start(ApiOptions::default(), ServerLimits::default(), with_runtime);
+    assert_eq!(server.get("guest", "/api/nothing").status, 404);
+    let read = |target: &str| parse(&server.connect().request("GET", target, &[], b"").text());
+    let first = read("/metrics");
+    let link = [("link", "l1"), ("vhost", "/"), ("upstream", "up \"1\""), ("exchange", "x")];
+    for (name, labels, expected) in [
+        ("shard_busy_seconds_total", &[("shard", "0")][..], 0.25),
+        ("shard_mail_messages_total", &[("shard", "1")], 7.0),
+        ("shard_round_duration_seconds_bucket", &[("shard", "1"), ("le", "0.000016")], 3.0),
+        ("shard_round_duration_seconds_bucket", &[("shard", "1"), ("le", "+Inf")], 6.0),
+        ("shard_round_duration_seconds_sum", &[("shard", "1")], 1.5),
+        ("delivery_latency_seconds_bucket", &[("le", "0.000004")], 1.0),
+        ("delivery_latency_seconds_count", &[], 6.0),
+        ("memory_bytes", &[("kind", "resident")], 1_048_576.0),
+        ("federation_link_running", &link, 1.0),
+        ("federation_link_messages_total", &link, 9.0),
+        ("federation_link_lag", &link, 4.0),
+        ("rdma_queue_pairs", &[], 2.0),
+        ("rdma_rendezvous_offers_total", &[], 5.0),
+        ("http_requests_total", &[("status", "4xx")], 1.0),
+        ("http_request_duration_seconds_count", &[], 1.0),
+        ("scrapes_total", &[], 0.0),
+    ] {
+        assert_eq!(value(&first, &format!("harrier_{name}"), labels), Some(expected), "{name} {labels:?}");
+    }
+    let second = read("/metrics/detailed?family=harrier_metrics");
+    assert!(second.iter().all(|(name, ..)| name.starts_with("harrier_") || name.ends_with("_info")));
+    assert_eq!(value(&second, "harrier_scrapes_total", &[]), Some(1.0));
+    assert!(value(&second, "harrier_scrape_seconds_total", &[]).is_some_and(|seconds| seconds > 0.0));
+    assert_eq!(value(&second, "harrier_http_request_duration_seconds_bucket", &[("le", "+Inf")]), Some(2.0));
+    // Without RDMA there are no metrics of it.
+    let plain = parse(&TestServer::usual().connect().request("GET", "/metrics", &[], b"").text());
+    assert!(!plain.iter().any(|(name, ..)| name.starts_with("harrier_rdma")));
+}
+
 #[test]
 fn prometheus_own_checker_finds_no_fault() {
     if Command::new("promtool").arg("--version").output().is_err() {
         println!("SKIPPED: promtool is not installed (Debian's package `prometheus` has it)");
         return;
     }
-    let server = TestServer::usual();
+    let server = TestServer::start(ApiOptions::default(), ServerLimits::default(), with_runtime);
     for target in ["/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_metrics&family=channel_metrics"] {
         let text = server.connect().request("GET", target, &[], b"").body;
         let mut child = Command::new("promtool")

@@ -124,7 +124,7 @@ fn what_is_not_there_or_not_allowed_has_its_status() {
         ("guest", "/api/health/checks/protocol-listener/nonsense", 400),
         ("guest", "/api/health/checks/certificate-expiration/1/eons", 400),
         ("guest", "/api/stream/publishers", 404),
-        ("guest", "/", 404),
+        ("guest", "/page", 404),
     ] {
         let answer = server.get(user, path);
         assert_eq!(answer.status, status, "{user} {path}: {}", answer.text());

@@ -209,7 +209,7 @@ fn answers_are_compressed_for_those_who_ask() {
         ("/api/overview", "Accept-Encoding: gzip;q=0", false),
         ("/api/whoami", "Accept-Encoding: gzip", false),
         ("/api/exchanges", "Accept-Encoding: br;q=1, GZIP;q=0.5", true),
-        ("/metrics", "Accept-Encoding: gzip", true),
+        ("/metrics/detailed?family=node_metrics", "Accept-Encoding: gzip", true),
     ] {
         let plain = server.connect().request("GET", target, &[&basic("guest")], b"").body;
         let answer = server.connect().request("GET", target, &[&basic("guest"), header], b"");

@@ -29,6 +29,8 @@ pub(crate) struct EventLoop<W, M> {
     pub drain_timeout: Duration,
     /// Rounds since the last poll, while devices kept the thread busy.
     pub rounds_without_poll: u32,
+    /// When the thread had no more work in this round; `None` as long as it has.
+    pub wait_began: Option<Instant>,
 }
 
 impl<W: Worker<M>, M> EventLoop<W, M> {
@@ -41,8 +43,14 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
         let mut events = Events::with_capacity(EVENTS_PER_POLL);
         let mut accept_pending = self.register_listeners()?;
         let mut drain_deadline: Option<Instant> = None;
+        let mut round_began: Option<Instant> = None;
         loop {
             let now = Instant::now();
+            let wait_began = self.wait_began.take().unwrap_or(now);
+            if let Some(began) = round_began.replace(now) {
+                let waited = now.saturating_duration_since(wait_began);
+                self.worker.on_round_end(wait_began.saturating_duration_since(began), waited);
+            }
             while let Ok(envelope) = self.inbox.try_recv() {
                 match envelope {
                     Envelope::Link(link) => adopt(&mut self.worker, &self.state, self.thread, link, &self.poll, now),
@@ -103,14 +111,13 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
         self.rounds_without_poll = 0;
         let strategy = self.worker.idle_strategy(wait);
         let has_devices = self.worker.has_devices();
+        let began = Instant::now();
+        self.wait_began = Some(began);
         let window = match strategy {
-            IdleStrategy::Sleep => {
-                return self.sleep(events, wait, if has_devices { Instant::now() } else { now });
-            }
+            IdleStrategy::Sleep => return self.sleep(events, wait, if has_devices { began } else { now }),
             IdleStrategy::Spin(window) => window,
             IdleStrategy::BusyPoll => wait.unwrap_or(Duration::MAX),
         };
-        let began = Instant::now();
         if !window.is_zero() && self.spin(events, began, window, has_devices)? {
             self.worker.on_wait_end(began.elapsed());
             return Ok(());

@@ -89,9 +89,20 @@ impl<M: Send + 'static> Reactor<M> {
                 let ThreadParts { poll, inbox: receiver } = parts;
                 let built = builder(WorkerContext { thread, inbox, registry: poll.registry() });
                 let Some(worker) = report(built, &state, sender) else { return Ok(()) };
-                let rounds_without_poll = 0;
+                let (rounds_without_poll, wait_began) = (0, None);
                 let inbox = receiver;
-                EventLoop { thread, worker, poll, distributor, inbox, state, drain_timeout, rounds_without_poll }.run()
+                EventLoop {
+                    thread,
+                    worker,
+                    poll,
+                    distributor,
+                    inbox,
+                    state,
+                    drain_timeout,
+                    rounds_without_poll,
+                    wait_began,
+                }
+                .run()
             };
             match std::thread::Builder::new().name(format!("{name}-{thread}")).spawn(run) {
                 Ok(handle) => running.threads.push(handle),

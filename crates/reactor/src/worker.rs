@@ -96,6 +96,9 @@ pub trait Worker<M> {
     /// sleeping together.
     fn on_wait_end(&mut self, _elapsed: Duration) {}
 
+    /// A round has ended, in which the thread has worked and waited for so long.
+    fn on_round_end(&mut self, _busy: Duration, _waited: Duration) {}
+
     /// Called right before a sleep: arms devices and checks once more for work. Returns a bound of the sleep, if any.
     fn before_sleep(&mut self, _registry: &Registry, _now: Instant) -> Option<Duration> {
         None

@@ -97,6 +97,7 @@ mod test_clock;
 mod test_sessions;
 #[cfg(all(test, loom))]
 mod tests;
+mod thread_stats;
 mod timers;
 mod tokens;
 mod vhost_bytes;
@@ -136,4 +137,5 @@ pub use store_check::is_store_damaged;
 pub use store_metrics::{ShardStoreMetrics, StoreMetrics};
 pub use store_opening::StoreOpenError;
 pub use store_options::StoreOptions;
+pub use thread_stats::{MailStats, ThreadStats};
 pub use worker::BrokerDialler;

@@ -5,6 +5,7 @@
 
 use crate::limits::{MAILBOX_BATCHES, MAILBOX_WAITING_BYTES_MAX};
 use crate::sync::{AtomicBool, Consumer, Ordering, Producer, PushError, RingBuffer, fence};
+use crate::thread_stats::MailStats;
 use broker::ShardBatch;
 use catalog::ShardId;
 use std::collections::VecDeque;
@@ -65,6 +66,8 @@ struct RingPair {
     /// Batches that wait for space in the ring.
     waiting: VecDeque<Box<ShardBatch>>,
     waiting_bytes: usize,
+    /// Messages and batches that were sent.
+    sent: MailStats,
     writing: Box<ShardBatch>,
     /// The ring has batches for which the other shard was not woken yet.
     needs_wake: bool,
@@ -76,6 +79,8 @@ impl RingPair {
     fn seal(&mut self) {
         let empty = self.outgoing_empty.pop().unwrap_or_default();
         let batch = std::mem::replace(&mut self.writing, empty);
+        self.sent.messages += batch.messages.len() as u64;
+        self.sent.batches += 1;
         self.waiting_bytes += batch.capacity_bytes();
         self.waiting.push_back(batch);
     }
@@ -129,6 +134,7 @@ impl Mailbox {
                     waker,
                     waiting: VecDeque::new(),
                     waiting_bytes: 0,
+                    sent: MailStats::default(),
                     writing: Box::default(),
                     needs_wake: false,
                 })
@@ -169,6 +175,15 @@ impl Mailbox {
     /// Whether so many bytes wait for space in rings that connections must not be read.
     pub fn is_congested(&self) -> bool {
         self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAILBOX_WAITING_BYTES_MAX)
+    }
+
+    /// What was sent to all other shards.
+    pub fn stats(&self) -> MailStats {
+        self.rings.iter().flatten().fold(MailStats::default(), |sum, ring| MailStats {
+            messages: sum.messages + ring.sent.messages,
+            batches: sum.batches + ring.sent.batches,
+            waiting_bytes: sum.waiting_bytes + ring.waiting_bytes as u64,
+        })
     }
 
     /// Whether any batch waits for space in its ring.
@@ -270,5 +285,7 @@ mod tests {
             }
         }
         assert_eq!(expected, letters);
+        assert_eq!((sender.stats().messages, sender.stats().batches), (letters.into(), 4));
+        assert_eq!(receiver.stats(), crate::thread_stats::MailStats::default());
     }
 }

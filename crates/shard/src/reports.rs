@@ -11,6 +11,7 @@ use crate::limits::{
 };
 use crate::sessions::Sessions;
 use crate::shard_report::{ShardReport, ShardTotals};
+use crate::thread_stats::ThreadStats;
 use broker::{ConnectionSlot, ReportPart};
 use catalog::{Refusal, SessionId};
 use link::AbortReason;
@@ -50,6 +51,8 @@ pub(crate) struct ReportService {
     asked_at: Option<Instant>,
     waiting: VecDeque<Sender<ShardReport>>,
     searches: VecDeque<ConnectionSearch>,
+    /// As its thread has last told.
+    pub thread: ThreadStats,
 }
 
 impl ReportService {
@@ -109,7 +112,7 @@ impl ReportService {
         sessions.broker.start_turn();
         let broker = sessions.broker.observer().report(REPORT_OBJECTS_MAX - connections.len());
         // What the channels in it have counted is among these.
-        let totals = totals(sessions);
+        let totals = ShardTotals { thread: self.thread, ..totals(sessions) };
         let more = broker.more || !sessions.connections.changes.is_empty();
         let (shard, time_us) = (sessions.options.shard, sessions.options.time_us(now));
         ShardReport { shard, time_us, totals, connections, broker, more }
@@ -137,6 +140,8 @@ fn totals(sessions: &mut Sessions) -> ShardTotals {
         waiting_bytes: held.waiting_bytes,
         unacknowledged: held.unacknowledged,
         used_bytes,
+        mail: sessions.effects.mailbox.stats(),
+        thread: ThreadStats::default(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::shared_state::SharedState;
 use crate::store_backup::StoreBackup;
 use crate::store_opening::{OpenStore, StoreOpenError};
 use crate::store_options::StoreOptions;
+use crate::thread_stats::ThreadStats;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
 use broker::{AdminRequest, Broker, BrokerOptions};
 use catalog::{AllPolicies, Catalog, CatalogLimits, Definition, Policy, ShardId};
@@ -269,6 +270,7 @@ impl ShardBuilder {
             ports,
             disk_signal,
             waiting_operators: VecDeque::new(),
+            stats: ThreadStats::default(),
         })
     }
 }

@@ -26,6 +26,7 @@ use crate::shard_options::ShardOptions;
 use crate::shard_report::ShardReport;
 use crate::shared_state::SharedState;
 use crate::store_metrics::ShardStoreMetrics;
+use crate::thread_stats::ThreadStats;
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
@@ -167,6 +168,7 @@ impl Shard {
         self.reports.serve(&mut self.dispatcher, now);
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
+        self.dispatcher.flush_backlog(now);
         self.dispatcher.sessions.effects.mailbox.send(true);
         self.dispatcher.sessions.submit_writes(now);
         self.outcome(now)
@@ -299,8 +301,9 @@ impl Shard {
         })
     }
 
-    /// Has the next piece of a report sent with a tick.
-    pub(crate) fn request_report(&mut self, reply: Sender<ShardReport>) {
+    /// Has the next piece of a report sent with a tick, with what the thread of this shard has counted.
+    pub(crate) fn request_report(&mut self, thread: ThreadStats, reply: Sender<ShardReport>) {
+        self.reports.thread = thread;
         self.reports.request(reply);
     }
 
@@ -350,6 +353,7 @@ impl Shard {
             || ((connections.has_held() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
+            || effects.outputs.has_backlog()
             || broker.checks_timeouts()
             || self.dispatcher.reviews_access()
             || self.reports.has_work()

@@ -9,6 +9,7 @@ use crate::rdma_options::RdmaPoll;
 use crate::rdma_ports::{PortHandler, RdmaPorts};
 use crate::shard::{Shard, TickOutcome};
 use crate::shared_state::SharedState;
+use crate::thread_stats::ThreadStats;
 use crate::tokens::TokenOwner;
 use broker::ConnectionSlot;
 use catalog::Refusal;
@@ -43,6 +44,7 @@ pub(crate) struct ShardWorker {
     pub disk_signal: Option<Arc<DiskSignal>>,
     /// Of shard 0: operators whose changes are not durable yet. Each waits for its answer before it sends more.
     pub waiting_operators: VecDeque<WaitingOperator>,
+    pub stats: ThreadStats,
 }
 
 /// An operator who is told what was refused once the rest is durable.
@@ -127,7 +129,7 @@ impl Worker<InboxMessage> for ShardWorker {
                     let _sent = reply.send(Box::new(replica));
                 }
             }
-            InboxMessage::Report(reply) => self.shard.request_report(reply),
+            InboxMessage::Report(reply) => self.shard.request_report(self.thread_stats(), reply),
             InboxMessage::ReadQueue { vhost, name, reply } => {
                 if let Some(queue) = self.shard.queue_report(&vhost, &name) {
                     let _sent = reply.send(queue);
@@ -201,14 +203,26 @@ impl Worker<InboxMessage> for ShardWorker {
     fn idle_strategy(&mut self, wait: Option<Duration>) -> IdleStrategy {
         if self.ports.is_empty() {
             let spin = self.spins.choose(false);
-            return if spin.is_enabled() { IdleStrategy::Spin(spin.window()) } else { IdleStrategy::Sleep };
+            if !spin.is_enabled() {
+                return IdleStrategy::Sleep;
+            }
+            let window = spin.window();
+            self.stats.spins += u64::from(!window.is_zero());
+            return IdleStrategy::Spin(window);
         }
         let has_connections = self.ports.connections() > 0;
         let spin = self.spins.choose(has_connections);
         match self.ports.poll_mode() {
-            RdmaPoll::Busy if has_connections => IdleStrategy::BusyPoll,
+            RdmaPoll::Busy if has_connections => {
+                self.stats.spins += 1;
+                IdleStrategy::BusyPoll
+            }
             RdmaPoll::Event if has_connections => IdleStrategy::Sleep,
-            _ => IdleStrategy::Spin(spin.window().min(wait.unwrap_or(Duration::MAX))),
+            _ => {
+                let window = spin.window().min(wait.unwrap_or(Duration::MAX));
+                self.stats.spins += u64::from(!window.is_zero());
+                IdleStrategy::Spin(window)
+            }
         }
     }
 
@@ -222,7 +236,12 @@ impl Worker<InboxMessage> for ShardWorker {
         (!is_idle || self.has_messages()).then_some(Duration::ZERO)
     }
 
+    fn on_round_end(&mut self, busy: Duration, waited: Duration) {
+        self.stats.count_round(busy, waited);
+    }
+
     fn after_sleep(&mut self) {
+        self.stats.sleeps += 1;
         self.waker.is_awake();
     }
 
@@ -262,6 +281,10 @@ impl PortHandler for Shard {
 }
 
 impl ShardWorker {
+    fn thread_stats(&self) -> ThreadStats {
+        ThreadStats { rdma_connections: self.ports.connections() as u64, rdma: self.ports.counters(), ..self.stats }
+    }
+
     /// Starts a dial, whose outcome comes to the inbox.
     fn dial(&mut self, dial: DialRequest, now: Instant) {
         let Some(dialler) = &self.dialler else {

@@ -96,6 +96,14 @@ fn a_reader_outside_sees_queues_connections_and_counts_of_every_shard_and_what_c
     assert_eq!(reader.sum(|totals| totals.stats.exchanges.publish_out), 5);
     assert_eq!((reader.sum(|totals| totals.connections), reader.sum(|totals| totals.channels)), (4, 4));
     assert_eq!(reader.sum(|totals| totals.stats.queues_created), 4);
+    // Each thread has worked and waited, and shards have written to one another.
+    for totals in reader.totals.values() {
+        let rounds: u64 = totals.thread.rounds.classes.iter().sum();
+        assert!(rounds > 0 && totals.thread.busy_ns > 0 && totals.thread.waited_ns > 0, "{:?}", totals.thread);
+        assert!(totals.thread.sleeps > 0 && totals.thread.rdma.is_none(), "{:?}", totals.thread);
+    }
+    assert!(reader.sum(|totals| totals.mail.messages) >= reader.sum(|totals| totals.mail.batches));
+    assert!(reader.sum(|totals| totals.mail.batches) > 0);
     let kept: u64 = reader.queues.values().map(|queue| queue.ready_bytes + queue.unacknowledged_bytes).sum();
     assert_eq!(kept, 25);
     for connection in reader.connections.values() {

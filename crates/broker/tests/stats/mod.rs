@@ -136,6 +136,26 @@ fn each_count_is_kept_once_wherever_queue_publisher_and_consumer_are() {
 }
 
 #[test]
+fn the_latency_of_a_sample_of_first_deliveries_is_kept_where_they_are_delivered() {
+    for (home, consumer) in [(0, 0), (0, 1)] {
+        let mut world = BrokerWorld::new(2, LIMIT);
+        let owner = world.connect(home, 1);
+        declare(&mut world, owner, "q");
+        let publishes = 4 * broker::limits::DELIVERIES_PER_SAMPLE;
+        (0..publishes).for_each(|_| _ = world.publish(owner, "", "q", "m"));
+        world.advance(1);
+        let reader = world.connect(consumer, 2);
+        consume(&mut world, reader, "q", "c", true);
+        let all = all_stats(&mut world);
+        let samples = |shard: usize| all[shard].delivery_latency.classes.iter().sum::<u64>();
+        assert!((2..=8).contains(&samples(consumer)), "{}", samples(consumer));
+        assert_eq!(samples(1 - consumer), 0, "the client is elsewhere");
+        let sum_us = all[consumer].delivery_latency.sum_us;
+        assert!(sum_us >= 1_000 * samples(consumer), "{sum_us}");
+    }
+}
+
+#[test]
 fn what_a_channel_publishes_before_it_asks_for_confirms_is_not_counted_as_confirmed() {
     let mut world = BrokerWorld::new(1, LIMIT);
     let at = world.connect(0, 1);

@@ -11,6 +11,7 @@ use crate::management::process_resources::ProcessResources;
 use crate::management::rated::{Rated, channel_messages};
 use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::federation_links;
+use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::{PeekedMessage, QueueReport};
 use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
@@ -18,8 +19,8 @@ use definitions::{Json, UnusedSections};
 use management::{
     Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
     ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
-    LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts, RatedCount, Source,
-    VhostCounts, WaitingMessages, plan,
+    LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts, RatedCount, RuntimeCounts,
+    Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::limits::DEFINITION_UPDATES_MAX;
@@ -400,6 +401,11 @@ impl Source for BrokerSource {
 
     fn consumers(&self) -> &[LiveConsumer] {
         &self.tables.consumer_list
+    }
+
+    fn runtime(&self) -> RuntimeCounts {
+        let totals = self.tables.totals().iter().map(Rated::now);
+        runtime_counts(totals, &self.broker.shared, self.resources.now().memory_bytes)
     }
 
     fn federation_links(&self) -> &[LiveFederationLink] {

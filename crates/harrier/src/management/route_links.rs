@@ -1,6 +1,6 @@
 //! Links and routes to other brokers, as RabbitMQ's tools know federation links: one a route.
 
-use federation::{LinkState, LinkStatus, RouteKind, RouteStatus};
+use federation::{LinkState, LinkStatus, RouteDirection, RouteKind, RouteStatus};
 use management::LiveFederationLink;
 
 /// The routes of all links; a link without routes is one by itself.
@@ -34,6 +34,8 @@ fn federation_link(link: &LinkStatus, route: Option<&RouteStatus>, now_ms: u64) 
     let state_ms = u64::try_from(link.state_for.as_millis()).unwrap_or(u64::MAX);
     LiveFederationLink {
         id: format!("{id:08x}"),
+        is_outgoing: route.is_some_and(|route| route.spec.direction == RouteDirection::Push),
+        transport: link.transport,
         vhost: link.spec.key.vhost.to_string(),
         // It never has a password.
         uri: link.spec.key.peer.to_string(),
@@ -47,5 +49,10 @@ fn federation_link(link: &LinkStatus, route: Option<&RouteStatus>, now_ms: u64) 
         local_connection: String::new(),
         error: error.map(str::to_owned),
         since_ms: now_ms.saturating_sub(state_ms),
+        messages: route.map_or(0, |route| route.messages),
+        bytes: route.map_or(0, |route| route.bytes),
+        dropped: route.map_or(0, |route| route.dropped),
+        unacknowledged: route.map_or(0, |route| route.unacknowledged),
+        lag: route.and_then(|route| route.lag),
     }
 }

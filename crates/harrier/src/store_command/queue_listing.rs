@@ -8,10 +8,10 @@ use definitions::{DurableDefinitions, Json};
 use std::collections::BTreeMap;
 use store::{Position, QueueUid, RecordVisitor};
 
-const HEADING: [&str; 7] = ["queue", "messages", "bytes", "first", "last", "virtual host", "name"];
+const HEADING: [&str; 8] = ["queue", "log", "messages", "bytes", "first", "last", "virtual host", "name"];
 const COLUMNS: [Column; HEADING.len()] = {
     use Column::{Name, Number};
-    [Name, Number, Number, Number, Number, Name, Name]
+    [Name, Number, Number, Number, Number, Number, Name, Name]
 };
 
 /// What is told of a queue that does not exist any more.
@@ -27,11 +27,11 @@ pub fn show(store: &StoppedStore, is_json: bool) -> StoreReport {
     let mut live = LiveMessages::default();
     let mut faults = Vec::new();
     for log in store.logs() {
-        faults.extend(read(log, &mut live.positions()));
+        faults.extend(read(log, &mut live.positions(log.id())));
     }
     for log in store.logs() {
         // What is wrong with a log has been said.
-        let _said = read(log, &mut live.sizes());
+        let _said = read(log, &mut live.sizes(log.id()));
     }
     let names = match store.definitions() {
         Ok(definitions) => names(&definitions),
@@ -63,13 +63,13 @@ fn text(live: &LiveMessages, names: &QueueNames) -> String {
     for (uid, content) in live.queues() {
         messages += content.messages;
         body_bytes += content.body_bytes;
-        let numbers = [content.messages, content.body_bytes].map(|number| number.to_string());
+        let numbers = [content.log.0.into(), content.messages, content.body_bytes].map(|number| number.to_string());
         let positions = [content.first, content.last].map(place);
         let (vhost, name) = names.get(&uid).cloned().unwrap_or_else(|| (String::new(), DELETED.to_owned()));
         let uid = uid.0.to_string();
         rows.push(std::iter::once(uid).chain(numbers).chain(positions).chain([vhost, name]).collect());
     }
-    rows.push(vec!["all".to_owned(), messages.to_string(), body_bytes.to_string()]);
+    rows.push(vec!["all".to_owned(), String::new(), messages.to_string(), body_bytes.to_string()]);
     table(&COLUMNS, &rows)
 }
 
@@ -93,6 +93,7 @@ fn json(live: &LiveMessages, names: &QueueNames) -> Json {
         let name = names.get(&uid);
         let members = [
             ("queue", number(uid.0)),
+            ("log", number(content.log.0.into())),
             ("vhost", name.map_or(Json::Null, |(vhost, _)| Json::text(vhost))),
             ("name", name.map_or(Json::Null, |(_, name)| Json::text(name))),
             ("messages", number(content.messages)),

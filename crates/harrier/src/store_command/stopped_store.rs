@@ -71,6 +71,11 @@ impl StoredLog {
         &self.name
     }
 
+    /// Its number. The log of the definitions has that of the first log of messages, and no messages.
+    pub fn id(&self) -> LogId {
+        self.start.log
+    }
+
     pub fn segments(&self) -> usize {
         self.segments.len()
     }

@@ -252,7 +252,9 @@ fn messages_are_published_and_got_with_the_rights_of_the_user() {
         let all = got.as_array().expect("a list").iter();
         all.map(|message| message["payload"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
     };
-    // Looking changes neither the messages nor their order, but for the mark of their delivery.
+    let seen = get(2, "peek");
+    assert_eq!((bodies(&seen), seen[0]["message_count"].as_u64()), (vec!["one".into(), "two".into()], Some(2)));
+    // Getting and putting back changes neither the messages nor their order, but for the mark of their delivery.
     let first = get(2, "ack_requeue_true");
     assert_eq!(bodies(&first), ["one", "two"]);
     assert_eq!((&first[0]["redelivered"], &first[0]["message_count"]), (&false.into(), &2.into()), "{first}");

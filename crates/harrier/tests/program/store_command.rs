@@ -176,7 +176,7 @@ fn a_flipped_bit_in_the_middle_is_damage_and_is_named() {
     assert!(!text.contains("sound"), "{text}");
     let (status, text, errors) = run(&["show"], &state);
     assert_eq!((status, errors.as_str()), (Some(1), expect.as_str()));
-    assert!(text.contains("\n7             3  80005      2     4  /             orders\n"), "{text}");
+    assert!(text.contains("\n7        1         3  80005      2     4  /             orders\n"), "{text}");
 }
 
 #[test]
@@ -320,6 +320,9 @@ fn what_is_alive_is_shown_by_queue() {
     });
     log.group(|writer| put(writer, 11, 0, &[b"done with"]));
     log.group(|writer| settle(writer, 11, 0, 1));
+    let mut second = TestLog::new(Path::new(&state.path("log")), LogId(1));
+    second.group(|writer| put(writer, 10, 4, &[b"elsewhere"]));
+    drop(second);
     // A commit and a body without their ends.
     log.group(|writer| {
         writer.append(|group| group.commit_begin());
@@ -331,23 +334,26 @@ fn what_is_alive_is_shown_by_queue() {
     });
     drop(log);
     let expect = "\
-queue  messages    bytes  first  last  virtual host  name
-7             2        9      2     3  /             orders
-8             1  3145728      1     1                (deleted)
-9             1        5    5/0   5/0  /             quotes
-all           4  3145742
+queue  log  messages    bytes  first  last  virtual host  name
+7        0         2        9      2     3  /             orders
+8        0         1  3145728      1     1                (deleted)
+9        0         1        5    5/0   5/0  /             quotes
+10       1         1        9      4     4                (deleted)
+all                5  3145751
 ";
     assert_eq!(run(&["show"], &state), (Some(0), expect.to_owned(), String::new()));
     let (status, text, _) = run(&["show", "--json"], &state);
     let found: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let place = |priority, position| serde_json::json!({"priority": priority, "position": position});
     let expect = serde_json::json!({"version": 1, "queues": [
-        {"queue": 7, "vhost": "/", "name": "orders", "messages": 2, "bytes": 9,
+        {"queue": 7, "log": 0, "vhost": "/", "name": "orders", "messages": 2, "bytes": 9,
          "first": place(0, 2), "last": place(0, 3)},
-        {"queue": 8, "vhost": null, "name": null, "messages": 1, "bytes": 3 << 20,
+        {"queue": 8, "log": 0, "vhost": null, "name": null, "messages": 1, "bytes": 3 << 20,
          "first": place(0, 1), "last": place(0, 1)},
-        {"queue": 9, "vhost": "/", "name": "quotes", "messages": 1, "bytes": 5,
+        {"queue": 9, "log": 0, "vhost": "/", "name": "quotes", "messages": 1, "bytes": 5,
          "first": place(5, 0), "last": place(5, 0)},
+        {"queue": 10, "log": 1, "vhost": null, "name": null, "messages": 1, "bytes": 9,
+         "first": place(0, 4), "last": place(0, 4)},
     ]});
     assert_eq!((status, found), (Some(0), expect));
 }

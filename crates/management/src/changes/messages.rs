@@ -107,6 +107,7 @@ pub fn get(request: &ChangeRequest<'_>) -> Planned {
     let Some(count) = usize::try_from(count).ok().filter(|count| (1..=MESSAGES_GOT_MAX).contains(count)) else {
         return Err(ApiError::bad_request(format!("count is a number from 1 to {MESSAGES_GOT_MAX}")));
     };
+    let mode = body.required_text("ackmode")?;
     let encoding = match body.required_text("encoding")? {
         "auto" => PayloadEncoding::Auto,
         "base64" => PayloadEncoding::Base64,
@@ -114,7 +115,7 @@ pub fn get(request: &ChangeRequest<'_>) -> Planned {
     };
     let body_bytes_max = body.number("truncate")?.map(usize::try_from).transpose();
     let body_bytes_max = body_bytes_max.map_err(|_| ApiError::bad_request("truncate is a number of bytes"))?;
-    let ack_mode = match body.required_text("ackmode")? {
+    let ack_mode = match mode {
         "peek" => return Ok(PlannedChange::Peek(MessagesToPeek { vhost, queue, count, encoding, body_bytes_max })),
         "ack_requeue_false" => GetAckMode::Acknowledge,
         "reject_requeue_false" => GetAckMode::Reject,

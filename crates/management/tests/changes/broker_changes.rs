@@ -2,8 +2,8 @@
 
 use crate::script::Script;
 use management::{
-    ConditionalDeletion, ConnectionsToClose, GetAckMode, Handler, LiveFederationLink, MessagesToGet, PayloadEncoding,
-    PlannedChange, ROUTES,
+    ConditionalDeletion, ConnectionsToClose, GetAckMode, Handler, LiveFederationLink, MessagesToGet, MessagesToPeek,
+    PayloadEncoding, PlannedChange, ROUTES,
 };
 use wire::{ShortString, Value};
 
@@ -150,6 +150,11 @@ fn messages_are_got_in_a_mode() {
         let expected = MessagesToGet { vhost, queue, count: 3, ack_mode, encoding, body_bytes_max: Some(50) };
         assert!(matches!(&planned, PlannedChange::Get(found) if *found == expected), "{planned:?}");
     }
+    let peek = r#"{"count":3,"ackmode":"peek","encoding":"base64"}"#;
+    let planned = script.plan("guest", "POST", GET, peek, None).expect("it is planned");
+    let (queue, encoding) = (catalog::Name::from("orders"), PayloadEncoding::Base64);
+    let expected = MessagesToPeek { vhost, queue, count: 3, encoding, body_bytes_max: None };
+    assert!(matches!(&planned, PlannedChange::Peek(found) if *found == expected), "{planned:?}");
     script.run(&[
         ("guest", "POST", GET, "", 400, "key_missing: count"),
         ("guest", "POST", GET, r#"{"count":1}"#, 400, "key_missing: ackmode"),

@@ -1,0 +1,67 @@
+//! What the threads of a program do, and what their messages and memory cost: for `harrier_` metrics.
+//!
+//! Owns: the form in which a source gives it. Counts are since the start; times are whole micro- or nanoseconds.
+
+/// Times by classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeCounts {
+    /// The longest time of each class but the last one, which has all that are longer.
+    pub bounds_us: &'static [u64],
+    /// One more than there are bounds.
+    pub classes: Vec<u64>,
+    pub sum_us: u64,
+}
+
+/// A thread that passes messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardCounts {
+    pub busy_ns: u64,
+    /// Spinning or asleep.
+    pub waited_ns: u64,
+    /// Rounds of its loop, by the time of work.
+    pub rounds: TimeCounts,
+    pub spins: u64,
+    pub sleeps: u64,
+    /// To other shards.
+    pub mail_messages: u64,
+    pub mail_batches: u64,
+    pub mail_waiting_bytes: u64,
+    /// Message memory in use, and in it what waits in queues.
+    pub message_bytes: u64,
+    pub waiting_bytes: u64,
+    pub connections: u64,
+}
+
+/// RDMA ports of all shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RdmaCounts {
+    /// Queue pairs, one a connection, as of now.
+    pub queue_pairs: u64,
+    pub doorbells: u64,
+    pub receive_doorbells: u64,
+    pub messages_sent: u64,
+    pub messages_received: u64,
+    pub reads: u64,
+    pub completions: u64,
+    pub copied_bytes: u64,
+    pub placed_bytes: u64,
+    pub landed_bytes: u64,
+    /// Rendezvous.
+    pub offers: u64,
+    pub offered_bytes: u64,
+    pub large_sent_bytes: u64,
+    pub faults: u64,
+    pub refusals: u64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeCounts {
+    pub shards: Vec<ShardCounts>,
+    /// Of a sample of deliveries.
+    pub delivery_latency: TimeCounts,
+    /// `None`: there never was an RDMA port.
+    pub rdma: Option<RdmaCounts>,
+    /// Bytes by what they are for. One kind may be a part of another.
+    pub memory: Vec<(&'static str, u64)>,
+}
