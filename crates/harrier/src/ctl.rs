@@ -21,7 +21,7 @@ mod status_text;
 mod store_table;
 mod user_commands;
 
-use crate::{address_source, is_terminal_output, print, print_error, usage_failure};
+use crate::{address_source, is_terminal_output, print_error, print_or, usage_failure};
 use api_client::ApiClient;
 use command_table::{CtlAction, CtlCommand, HEADINGS};
 use ctl_arguments::CtlArguments;
@@ -82,6 +82,10 @@ pub fn main(words: &[OsString]) -> ExitCode {
         Ok(output) => write(&output, &arguments),
         Err(error) => failure(&error),
     }
+}
+
+fn print(text: &str) -> ExitCode {
+    print_or(text, SysExit::InputOutput.into())
 }
 
 fn failure(error: &CtlError) -> ExitCode {

@@ -127,12 +127,17 @@ fn is_terminal_error() -> bool {
 /// Writes a text to standard output; whatever a peer chose in it leaves the terminal as it is. A closed pipe is not an
 /// error.
 fn print(text: &str) -> ExitCode {
+    print_or(text, ExitCode::FAILURE)
+}
+
+/// The same, with a status of its own if it fails.
+fn print_or(text: &str, failure: ExitCode) -> ExitCode {
     match io::stdout().lock().write_all(EscapedLines(text).to_string().as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             print_error(&format!("harrier: cannot write: {error}"));
-            ExitCode::FAILURE
+            failure
         }
     }
 }

@@ -495,3 +495,27 @@ fn long_definitions_go_in_and_come_out_in_one_piece() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&to).expect("a file").permissions());
     assert_eq!(mode & 0o777, 0o600, "it has hashes of passwords");
 }
+
+#[test]
+fn a_change_is_in_the_log_without_its_secret() {
+    let (broker, url) = start(&NO_API);
+    done(&url, &["add_user", "ada", "s3cret-word"]);
+    done(&url, &["change_password", "ada", "s3cret-word-2"]);
+    done(&url, &["delete_user", "ada"]);
+    let log = lines_until(&broker, "\"method\":\"DELETE\"");
+    let changes = log.lines().filter(|line| line.contains("a change was asked for"));
+    let changes: Vec<Value> = changes.map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(changes.len(), 3, "{log}");
+    for change in &changes {
+        assert_eq!((&change["user"], &change["peer"]), (&"guest".into(), &"admin request".into()), "{change}");
+    }
+    assert!(!log.contains("s3cret-word"), "{log}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let (_broker, url) = start(&NO_API);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let output = harrier().args(["ctl", "--url", &url, "ping"]).stdout(full).output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(74), "{output:?}");
+}
