@@ -3,6 +3,7 @@
 //! A shard owns a handle, as it would own the disk; the simulation has another, for time, faults and crashes.
 
 use crate::broker_heap::left_by;
+use crate::reshard_plan::ReshardPlan;
 use disk::{Disk, DiskFaults, SimulatedDisk};
 use link::sim::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +75,8 @@ pub struct RestartPlan {
     pub is_unreadable: bool,
     /// A start that was refused is repeated with a backup.
     pub restores_backup: bool,
+    /// Another number of shards, which a store that is damaged gets when it is written anew without what is damaged.
+    pub reshard: Option<ReshardPlan>,
 }
 
 /// A disk, and what its own memory takes.

@@ -2,10 +2,9 @@
 
 use crate::broker_disks::{BrokerDisks, CrashKind};
 use crate::limits::EMPTY_LOG_SEGMENTS_MAX;
-use crate::simulated_broker::{BegunLife, SimulatedBroker, SimulatedBrokerOptions};
+use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
 use link::sim::SimCut;
 use std::time::Instant;
-use store::{Damage, OnDamage};
 
 impl SimulatedBroker {
     /// Its process is killed: all its connections are reset.
@@ -65,20 +64,14 @@ impl SimulatedBroker {
         self.disks.iter().for_each(|disks| disks.crash(kind));
     }
 
-    /// It starts again. Returns the damage of each log that it has passed over. `Err` says why it cannot start.
-    pub fn restart(
-        &mut self,
-        options: &SimulatedBrokerOptions,
-        on_damage: OnDamage,
-        now: Instant,
-    ) -> Result<Vec<Vec<Damage>>, String> {
+    /// It starts again. `Err` says why it cannot start.
+    pub fn restart(&mut self, options: &SimulatedBrokerOptions, now: Instant) -> Result<(), String> {
         let (ticks, lives, most) = (self.ticks, self.lives + 1, self.work_per_turn_max());
         let moved = self.messages_moved();
-        let BegunLife { broker, damage } = SimulatedBroker::begin(options, self.disks.clone(), on_damage, now)?;
-        *self = broker;
+        *self = SimulatedBroker::begin(options, self.disks.clone(), now)?;
         (self.ticks, self.lives, self.past_work_per_turn_max) = (ticks, lives, most);
         self.past_messages_moved = moved;
-        Ok(damage)
+        Ok(())
     }
 
     /// What is wrong if its disks hold more segments than a log needs of which nothing is alive.

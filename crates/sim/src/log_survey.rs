@@ -229,8 +229,6 @@ pub struct LogSurvey {
     segments: Vec<SegmentNumber>,
     /// The first block of a segment is damaged: where the log begins may not be known.
     has_lost_header: bool,
-    /// The last frame is damaged, and nothing says how it ended: a log that went on behind it would not fit what a backup has.
-    pub has_lost_end: bool,
     /// Writes may lie elsewhere.
     is_astray: bool,
 }
@@ -257,7 +255,6 @@ impl LogSurvey {
             lost,
             segments: kept.end.segments.iter().map(|start| start.number).collect(),
             has_lost_header,
-            has_lost_end: false,
             is_astray,
         };
         survey.find_proof(disk, &kept);
@@ -320,11 +317,6 @@ impl LogSurvey {
         };
         let sequence_of = |at: &usize| self.log.frames[*at].header.sequence;
         self.proven = self.hit.iter().copied().filter(|at| is_proven(sequence_of(at))).collect();
-        // Where writes lie elsewhere, a start may have found there what proves it.
-        self.has_lost_end = (0..self.log.frames.len()).last().is_some_and(|last| {
-            (self.proven.contains(&last) || self.is_named(last))
-                && begun.is_none_or(|first| first <= sequence_of(&last))
-        });
     }
 
     /// Whether a start that goes on in spite of damage names this frame.
@@ -347,6 +339,11 @@ impl LogSurvey {
     /// The first damaged frame of which nothing says that it had been durable.
     fn first_unproven(&self) -> Option<usize> {
         self.hit.iter().copied().find(|at| !self.proven.contains(at))
+    }
+
+    /// Whether the log ends at a damaged frame of which nothing says that it had been durable.
+    pub fn is_cut_off(&self) -> bool {
+        self.first_unproven().is_some()
     }
 
     /// Whether a start must refuse.
@@ -516,7 +513,7 @@ mod tests {
         let SurveyedFrame { segment, block, .. } = survey(&mut disk).frames()[0];
         disk.flip_bit(segment, block, 300);
         let damaged = survey(&mut disk);
-        assert_eq!((damaged.violation(), damaged.is_reported(), damaged.has_lost_end), (None, true, true));
+        assert_eq!((damaged.violation(), damaged.is_reported()), (None, true));
     }
 
     #[test]

@@ -20,7 +20,6 @@ use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use store::{Damage, OnDamage};
 use wire::{Table, Value};
 
 /// One shard, as its reactor would run it.
@@ -98,36 +97,27 @@ pub struct SimulatedBroker {
     pub(crate) epoch: Instant,
 }
 
-/// A life of a broker has begun.
-pub struct BegunLife {
-    pub broker: SimulatedBroker,
-    /// What each log has lost, if that was allowed.
-    pub damage: Vec<Vec<Damage>>,
-}
-
-/// The shards of a broker, what they share, and what their logs have lost.
-type NewShards = (Vec<SimulatedShard>, Arc<SharedState>, Vec<Vec<Damage>>);
+/// The shards of a broker, and what they share.
+type NewShards = (Vec<SimulatedShard>, Arc<SharedState>);
 
 impl SimulatedBroker {
     /// A broker without connections. Its disks are empty, if it has a store.
     pub fn new(options: &SimulatedBrokerOptions) -> Self {
         let disks = options.disks.map(|disks| BrokerDisks::new(options.seed, options.shards, disks));
-        let life = Self::begin(options, disks, OnDamage::Fail, options.epoch);
-        life.expect("there is nothing that could not be recovered").broker
+        Self::begin(options, disks, options.epoch).expect("there is nothing that could not be recovered")
     }
 
     /// A broker without connections, with what its disks have. `Err` says why that cannot be recovered.
     pub(crate) fn begin(
         options: &SimulatedBrokerOptions,
         disks: Option<BrokerDisks>,
-        on_damage: OnDamage,
         now: Instant,
-    ) -> Result<BegunLife, String> {
+    ) -> Result<SimulatedBroker, String> {
         let mut heap = BrokerHeap::default();
         let disks_heap_bytes = disks.as_ref().map_or(0, BrokerDisks::heap_bytes);
-        let (shards, shared, damage) = heap.measure(|| Self::shards(options, disks.as_ref(), on_damage, now))?;
+        let (shards, shared) = heap.measure(|| Self::shards(options, disks.as_ref(), now))?;
         heap.mark_empty(shards.iter().map(|node| node.shard.broker().catalog().bytes()).sum());
-        let broker = SimulatedBroker {
+        Ok(SimulatedBroker {
             shards,
             connections: Vec::new(),
             shared,
@@ -141,8 +131,7 @@ impl SimulatedBroker {
             disks,
             disks_heap_bytes,
             epoch: options.epoch,
-        };
-        Ok(BegunLife { broker, damage })
+        })
     }
 
     /// The limits of its catalogs.
@@ -173,7 +162,6 @@ impl SimulatedBroker {
     fn shards(
         options: &SimulatedBrokerOptions,
         disks: Option<&BrokerDisks>,
-        on_damage: OnDamage,
         now: Instant,
     ) -> Result<NewShards, String> {
         let recovered = disks.map(|disks| recover_catalog(disks, Self::empty_catalog(options))).transpose()?;
@@ -228,18 +216,10 @@ impl SimulatedBroker {
             SimulatedShard { shard, pool, waker, woken, awake: true, until: None }
         });
         let mut nodes: Vec<_> = nodes.collect();
-        let mut damage = Vec::new();
         if let (Some(disks), Some(recovered)) = (disks, &recovered) {
-            damage = attach(
-                nodes.iter_mut().map(|node| &mut node.shard),
-                disks,
-                recovered,
-                options.store_sync,
-                on_damage,
-                now,
-            )?;
+            attach(nodes.iter_mut().map(|node| &mut node.shard), disks, recovered, options.store_sync, now)?;
         }
-        Ok((nodes, shared, damage))
+        Ok((nodes, shared))
     }
 
     /// Accepts a connection, and returns the index of the broker's end.

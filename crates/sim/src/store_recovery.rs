@@ -8,7 +8,7 @@ use shard::{
 };
 use std::time::Instant;
 use store::limits::SEGMENT_BYTES_MIN;
-use store::{Damage, LogId, OnDamage, RecoveredLog, StoreTag};
+use store::{LogId, OnDamage, RecoveredLog, StoreTag};
 
 /// Tells the segments of one store from those of others.
 const STORE_ID: u128 = 0x5EED;
@@ -36,22 +36,19 @@ pub fn recover_catalog(disks: &BrokerDisks, mut catalog: Catalog) -> Result<Reco
     Ok(RecoveredCatalog { definitions, journal })
 }
 
-/// Gives the shards what their logs have, and the disks for what is to come. Returns the damage of each log that was skipped.
+/// Gives the shards what their logs have, and the disks for what is to come.
 pub fn attach<'a>(
     shards: impl Iterator<Item = &'a mut Shard>,
     disks: &BrokerDisks,
     recovered: &RecoveredCatalog,
     sync: StoreSync,
-    on_damage: OnDamage,
     now: Instant,
-) -> Result<Vec<Vec<Damage>>, String> {
-    let mut damage = Vec::new();
+) -> Result<(), String> {
     let disks_of_shards = disks.messages.iter().zip(&disks.spills);
     for (number, (shard, (disk, spill))) in shards.zip(disks_of_shards).enumerate() {
         let options = message_options(disks.options().free_limit, sync);
         disk.with(|disk| disk.sync_later(matches!(sync, StoreSync::Later { .. })));
-        let store = recover_log(shard, number, disk, on_damage, now)?;
-        damage.push(store.damage.clone());
+        let store = recover_log(shard, number, disk, now)?;
         let mut messages = MessageStore::new(store, Box::new(disk.clone()), options);
         messages.begin_uids(recovered.journal.first_new_uid());
         let scrub = disks.options().scrub;
@@ -66,21 +63,16 @@ pub fn attach<'a>(
             shard.set_journal(journal);
         }
     }
-    Ok(damage)
+    Ok(())
 }
 
 /// What is alive in the log of a shard, and where it goes on.
-fn recover_log(
-    shard: &mut Shard,
-    number: usize,
-    disk: &SharedDisk,
-    on_damage: OnDamage,
-    now: Instant,
-) -> Result<RecoveredLog, String> {
+fn recover_log(shard: &mut Shard, number: usize, disk: &SharedDisk, now: Instant) -> Result<RecoveredLog, String> {
     let (mut reader, log) = (disk.clone(), LogId(number as u32));
     let segments = disk.segments(log);
     let paging_threshold = shard.paging_threshold();
-    let source = LogSource { reader: &mut reader, store: store_tag(), log, segments, on_damage, paging_threshold };
+    let (store, on_damage) = (store_tag(), OnDamage::Fail);
+    let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold };
     shard.recover_messages(source, now).map_err(|error| format!("the log of shard {number}: {error}"))
 }
 

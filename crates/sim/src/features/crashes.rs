@@ -210,12 +210,17 @@ impl FeatureWorkload {
         self.troubles.forget_failure();
         self.troubles.forget_spills();
         self.live_damage = LiveDamage::default();
-        let plan = durable.draw_restart(&mut world.chance);
+        let mut plan = durable.draw_restart(&mut world.chance);
         if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {
             self.make_room(world);
-            world.reshard_broker(0, reshard);
+            plan.reshard = (!world.reshard_broker(0, reshard)).then_some(reshard);
         }
+        let written_anew = world.tally.lossy_starts;
         let lost = world.restart_broker(0, plan);
+        if world.tally.lossy_starts > written_anew {
+            // Its disks are other ones, which have room.
+            self.make_room(world);
+        }
         self.begin_sync_watch(world);
         // A start in spite of damage says more than a scrub would.
         error_lines::take();

@@ -183,6 +183,7 @@ impl DurableSettings {
             damages,
             is_unreadable: chance.permille(self.unreadable_permille),
             restores_backup: chance.permille(500),
+            reshard: None,
         }
     }
 }
