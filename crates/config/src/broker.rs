@@ -143,8 +143,8 @@ settings! {
         tls_login_san_index: u8 = "0", SettingKind::number(0, 255);
     }
     "Management" {
-        /// Where the management API is served over HTTP: addresses with their ports. It is RabbitMQ's, for its tools, and
-        /// asks for a user with a tag of the management. none: nowhere. If the default address cannot be bound, the broker starts without it.
+        /// Where the management API is served over HTTP: addresses with their ports, and https:// in front for TLS. It is RabbitMQ's,
+        /// for its tools, and asks for a user with a tag of the management. none: nowhere. If the default address cannot be bound, the broker starts without it.
         management_listen: Vec<String> = "127.0.0.1:15672", SettingKind::List { item: "ADDRESS", least: 1 };
         /// Where Prometheus metrics are served over HTTP, without a login: /metrics, /metrics/per-object and
         /// /metrics/detailed. An address of management_listen serves both. none: nowhere. If the default address cannot be bound, the
@@ -152,6 +152,11 @@ settings! {
         metrics_listen: Vec<String> = "127.0.0.1:15692", SettingKind::List { item: "ADDRESS", least: 1 };
         /// What stands in front of every path of the API, such as /broker, for proxies that pass a part of their paths on.
         management_path_prefix: Option<String> = "", SettingKind::Text;
+        /// Files of certificates for https addresses of the API and of metrics, PEM, each with the chain behind it; without them,
+        /// those of tls_certificates. They are read again at SIGHUP.
+        management_tls_certificates: Vec<String> = "", SettingKind::List { item: "FILE", least: 0 };
+        /// Files of these certificates' private keys, PEM and not encrypted, in the same order.
+        management_tls_keys: Vec<String> = "", SettingKind::List { item: "FILE", least: 0 };
         /// Names by which clients of the API may call this host, beside its addresses and localhost; * for any name. Requests to other names
         /// are refused, so that no web page can use a browser's login under a name of its own.
         management_hosts: Vec<String> = "", SettingKind::List { item: "NAME", least: 0 };

@@ -76,7 +76,9 @@ fn every_setting_is_set_by_every_source() {
         let (text, toml) = match setting.name {
             "listen" | "management_listen" | "metrics_listen" => ("[::1]:1", "[\"[::1]:1\"]"),
             "loopback_users" | "management_hosts" => ("me", "[\"me\"]"),
-            "tls_certificates" | "tls_keys" => ("a.pem", "[\"a.pem\"]"),
+            "tls_certificates" | "tls_keys" | "management_tls_certificates" | "management_tls_keys" => {
+                ("a.pem", "[\"a.pem\"]")
+            }
             "tls_client_ca"
             | "tls_client_crl"
             | "definitions"

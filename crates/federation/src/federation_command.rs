@@ -11,6 +11,8 @@ pub enum FederationCommand {
     AddLink(LinkSpec),
     /// Gives a link another login: it reconnects, and its routes continue where they were.
     ChangeLink(LinkSpec),
+    /// Has a link connect again, as it is; its routes continue where they were.
+    RestartLink(LinkKey),
     /// Removes a link and its routes.
     RemoveLink(LinkKey),
     /// Adds a route to a link.
@@ -27,7 +29,8 @@ impl FederationCommand {
     pub fn link(&self) -> &LinkKey {
         match self {
             FederationCommand::AddLink(spec) | FederationCommand::ChangeLink(spec) => &spec.key,
-            FederationCommand::RemoveLink(key)
+            FederationCommand::RestartLink(key)
+            | FederationCommand::RemoveLink(key)
             | FederationCommand::AddRoute(key, _)
             | FederationCommand::ReturnRoute(key, _)
             | FederationCommand::RemoveRoute(key, _) => key,

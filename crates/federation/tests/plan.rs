@@ -36,6 +36,7 @@ fn outcome(commands: Result<Vec<FederationCommand>, PlanError>) -> String {
     let one = |order: &FederationCommand| match order {
         FederationCommand::AddLink(link) => format!("+{}", link.key.peer),
         FederationCommand::ChangeLink(link) => format!("~{} {}", link.key.peer, link.url),
+        FederationCommand::RestartLink(key) => format!("!{}", key.peer),
         FederationCommand::RemoveLink(key) => format!("-{}", key.peer),
         FederationCommand::AddRoute(key, route) => format!("+{} {}", key.peer, route.title()),
         FederationCommand::ReturnRoute(key, route) => format!("~{} {}", key.peer, route.title()),

@@ -163,9 +163,8 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     // From here on signals are caught, and acted on once the broker runs.
     let signals = Signals::catch()?;
     let tls = options.tls.clone();
-    if let Some(tls) = &tls {
-        tls::log_expiry_warnings(&tls.certificates());
-    }
+    let management_tls = bound.tls.clone();
+    tls.iter().chain(&management_tls).for_each(|tls| tls::log_expiry_warnings(&tls.certificates()));
     let (limits, configuration) = (options.catalog.clone(), config.file.clone());
     let store_id = options.store.as_ref().map(|store| store.id);
     let disk_free_limit_bytes = options.store.as_ref().map_or(0, |store| store.disk_free_limit);
@@ -180,6 +179,10 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         shared: server.shared(),
         ineffective: kept.clone(),
         facts,
+        tls: [("amqp", &tls), ("https", &management_tls)]
+            .into_iter()
+            .filter_map(|(protocol, tls)| Some((protocol, tls.clone()?)))
+            .collect(),
         memory_limit_bytes,
         disk_free_limit_bytes,
     };
@@ -193,7 +196,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     let (hangup, hangups) = sync_channel(1);
     let run_reloads = move || {
         for () in hangups {
-            tls.iter().for_each(tls::reload);
+            tls.iter().chain(&management_tls).for_each(tls::reload);
             reload.run();
         }
     };

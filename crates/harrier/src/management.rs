@@ -24,6 +24,7 @@ pub use http_listeners::{BoundListeners, bind};
 use crate::ineffective_definitions::IneffectiveDefinitions;
 use broker_source::BrokerSource;
 use config::BrokerConfig;
+use link::TlsServer;
 use management::limits::ServerLimits;
 use management::{ApiOptions, BrokerFacts, DirectRequests, HttpListener, ServerStopper};
 use report_reader::ReportReader;
@@ -39,8 +40,20 @@ pub struct ManagedBroker {
     pub shared: Arc<SharedState>,
     pub ineffective: IneffectiveDefinitions,
     pub facts: BrokerFacts,
+    /// What protocols begin with whose listeners have these certificates.
+    pub tls: Vec<(&'static str, TlsServer)>,
     pub memory_limit_bytes: u64,
     pub disk_free_limit_bytes: u64,
+}
+
+impl ManagedBroker {
+    /// Certificates may have been read again.
+    fn note_certificates(&mut self) {
+        for listener in self.facts.listeners.iter_mut().filter(|of| of.certificate_expires_s.is_some()) {
+            let tls = self.tls.iter().find(|(protocol, _)| listener.protocol.starts_with(protocol));
+            listener.certificate_expires_s = tls.and_then(|(_, tls)| crate::tls::expires_s(tls));
+        }
+    }
 }
 
 /// The management API of a broker. Its threads start with the broker if it has an address, and otherwise when an administrator

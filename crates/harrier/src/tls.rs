@@ -44,21 +44,72 @@ pub fn server(config: &BrokerConfig, listen: &[Address]) -> Result<Option<TlsSer
     if !wanted {
         return Ok(None);
     }
-    let files = certificates.iter().zip(keys);
     let options = TlsServerOptions {
-        certificates: files
-            .map(|(certificate, key)| CertificateFiles { certificate: certificate.into(), key: key.into() })
-            .collect(),
+        certificates: certificate_files(certificates, keys),
         client_certificates,
         client_ca: config.tls_client_ca.as_ref().map(PathBuf::from),
         client_crl: config.tls_client_crl.as_ref().map(PathBuf::from),
-        version_min: match config.tls_version_min {
-            config::TlsVersion::V12 => TlsVersion::V12,
-            config::TlsVersion::V13 => TlsVersion::V13,
-        },
+        version_min: version_min(config),
     };
     let server = TlsServer::new(options);
     server.map(Some).map_err(|error| config.fault(setting_of(config, &error), error.to_string()))
+}
+
+/// The TLS settings of the management API, if an address of the setting that is given has TLS. It asks nobody for a certificate.
+///
+/// # Errors
+/// A file cannot be used, or settings contradict each other.
+pub fn management_server(
+    config: &BrokerConfig,
+    wanted_by: Option<&'static str>,
+) -> Result<Option<TlsServer>, ConfigError> {
+    const CERTIFICATES: &str = "management_tls_certificates";
+    const KEYS: &str = "management_tls_keys";
+    let own = (&config.management_tls_certificates, &config.management_tls_keys);
+    if own.0.len() != own.1.len() {
+        let why = format!("there are {} certificates and {} keys", own.0.len(), own.1.len());
+        return Err(config.fault(if own.1.is_empty() { CERTIFICATES } else { KEYS }, why));
+    }
+    let Some(wanted_by) = wanted_by else { return Ok(None) };
+    let (certificates, keys) = if own.0.is_empty() { (&config.tls_certificates, &config.tls_keys) } else { own };
+    if certificates.is_empty() || certificates.len() != keys.len() {
+        let why = "an address with https needs management_tls_certificates and management_tls_keys, or tls_certificates \
+                   and tls_keys";
+        return Err(config.fault(wanted_by, why));
+    }
+    let options = TlsServerOptions {
+        certificates: certificate_files(certificates, keys),
+        version_min: version_min(config),
+        ..TlsServerOptions::default()
+    };
+    TlsServer::new(options).map(Some).map_err(|error| {
+        let is_key = keys.iter().any(|file| error.file.as_deref() == Some(file.as_ref()));
+        let setting = match (own.0.is_empty(), is_key) {
+            (false, true) => KEYS,
+            (false, false) => CERTIFICATES,
+            (true, true) => "tls_keys",
+            (true, false) => "tls_certificates",
+        };
+        config.fault(setting, error.to_string())
+    })
+}
+
+fn certificate_files(certificates: &[String], keys: &[String]) -> Vec<CertificateFiles> {
+    let files = certificates.iter().zip(keys);
+    files.map(|(certificate, key)| CertificateFiles { certificate: certificate.into(), key: key.into() }).collect()
+}
+
+fn version_min(config: &BrokerConfig) -> TlsVersion {
+    match config.tls_version_min {
+        config::TlsVersion::V12 => TlsVersion::V12,
+        config::TlsVersion::V13 => TlsVersion::V13,
+    }
+}
+
+/// Seconds since the epoch at which the first certificate of a server expires.
+pub fn expires_s(server: &TlsServer) -> Option<u64> {
+    let validities = server.certificates().into_iter().filter_map(|certificate| certificate.validity_s());
+    u64::try_from(validities.map(|(_, ends)| ends).min()?).ok()
 }
 
 /// The setting that named the file.

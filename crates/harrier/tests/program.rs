@@ -28,6 +28,8 @@ mod logins;
 mod logs;
 #[path = "program/management.rs"]
 mod management;
+#[path = "program/management_tls.rs"]
+mod management_tls;
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]

@@ -28,7 +28,8 @@ export class Table {
     this.counts = h("span", { class: "counts", role: "status" });
     this.fault = h("p", { class: "fault", hidden: true, role: "alert" });
     this.table = h("table", { class: "list", "aria-label": options.label }, this.head, this.body);
-    this.scroller = h("div", { class: "scroller", tabindex: 0, "aria-label": `${options.label}, rows` }, this.table);
+    this.empty = h("p", { class: "empty" });
+    this.scroller = h("div", { class: "scroller", tabindex: 0, "aria-label": `${options.label}, rows` }, this.table, this.empty);
     this.scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.search = h("input", {
       type: "search", class: "filter", placeholder: options.filter ?? "Filter by name", "aria-label": "Filter by name", "data-key": "filter",
@@ -170,21 +171,19 @@ export class Table {
     const { columns, bulk, key } = this.options;
     const [begin, end] = this.inSight();
     const last = Math.min(end, this.filtered);
-    const width = columns.length + (bulk ? 1 : 0);
     const spacer = (rows) => {
-      const row = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: width }));
+      const row = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td"));
       row.style.height = `${rows * ROW_HEIGHT}px`;
       return row;
     };
     const focused = document.activeElement?.closest?.("tr")?.dataset.row;
     const isPick = document.activeElement?.type === "checkbox";
     const rows = [spacer(Math.min(begin, this.filtered))];
-    for (let index = begin; index < last; index += 1) rows.push(this.drawRow(index, columns, bulk, key, width));
+    for (let index = begin; index < last; index += 1) rows.push(this.drawRow(index, columns, bulk, key));
     rows.push(spacer(Math.max(0, this.filtered - last)));
-    if (this.filtered === 0) {
-      const text = this.pages.size === 0 ? "Loading…" : this.total > 0 ? "No row has such a name." : this.options.empty;
-      rows.push(h("tr", {}, h("td", { colspan: width, class: "empty" }, text)));
-    }
+    // Not a row: one that spans columns would make room for those that a phone does not show.
+    this.empty.hidden = this.filtered > 0;
+    fill(this.empty, this.pages.size === 0 ? "Loading…" : this.total > 0 ? "No row has such a name." : this.options.empty);
     this.body.replaceChildren(...rows);
     this.table.setAttribute("aria-rowcount", String(this.filtered + 1));
     if (focused !== undefined) {
@@ -197,9 +196,9 @@ export class Table {
     this.drawBulk();
   }
 
-  drawRow(index, columns, bulk, key, width) {
+  drawRow(index, columns, bulk, key) {
     const row = this.row(index);
-    if (row === undefined) return h("tr", { class: "waiting", "aria-rowindex": index + 2 }, h("td", { colspan: width }, "…"));
+    if (row === undefined) return h("tr", { class: "waiting", "aria-rowindex": index + 2 }, h("td", { class: "name" }, "…"));
     const id = key(row);
     const isSelected = this.selected.has(id);
     const cells = columns.map((column) => {

@@ -19,7 +19,7 @@ export function exchanges(context) {
     { name: "Type", sort: "type", show: (row) => visible(row.type) },
     { name: "Features", class: "wide", show: (row) => [row.durable ? "durable" : "transient", row.auto_delete ? "auto delete" : null, row.internal ? "internal" : null].filter(Boolean).join(", ") },
     { name: "In", sort: "message_stats.publish_in_details.rate", class: "number", show: (row) => rate(row.message_stats?.publish_in_details?.rate) },
-    { name: "Out", sort: "message_stats.publish_out_details.rate", class: "number", show: (row) => rate(row.message_stats?.publish_out_details?.rate) },
+    { name: "Out", sort: "message_stats.publish_out_details.rate", class: "number wide", show: (row) => rate(row.message_stats?.publish_out_details?.rate) },
   ];
   const bulk = [{
     name: "Delete…", danger: true,

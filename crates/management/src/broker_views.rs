@@ -1,5 +1,6 @@
 //! The broker and its node as clients read them.
 
+use crate::changes::names::cluster_name;
 use crate::json_object::{JsonObject, empty, texts};
 use crate::live::{BrokerCounts, ListenerFacts, RatedCount};
 use crate::queue_view::{message_stats, waiting};
@@ -93,6 +94,7 @@ fn contexts(source: &dyn Source) -> Json {
             .text("ip", &of.ip_address)
             .text("port", &of.port.to_string())
             .text("protocol", of.protocol)
+            .flag("ssl", of.protocol.starts_with("https"))
             .text("cowboy_opts", "[]")
             .put("ssl_opts", Json::List(Vec::new()))
             .build()
@@ -131,7 +133,7 @@ pub fn overview(source: &dyn Source, sees_others: bool) -> Json {
         .text("product_version", &facts.product_version)
         .text("product_name", PRODUCT_NAME)
         .text("rabbitmq_version", RABBITMQ_VERSION)
-        .text("cluster_name", &facts.cluster_name)
+        .text("cluster_name", cluster_name(source))
         .text("erlang_version", ERLANG_VERSION)
         .text("erlang_full_version", &format!("{PRODUCT_NAME} {}", facts.product_version))
         .text("release_series_support_status", "supported")

@@ -100,10 +100,6 @@ impl CatalogSource {
                 }
                 // Planned again, the action finds that they are there.
                 PlannedChange::DefineFirst(definitions) => self.execute(&definitions)?,
-                PlannedChange::NameCluster(name) => {
-                    self.facts.cluster_name = name;
-                    return Ok(ActionOutcome::Done);
-                }
                 PlannedChange::ResetLoginCounts => {
                     self.counts.logins.clear();
                     return Ok(ActionOutcome::Done);

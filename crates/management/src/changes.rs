@@ -10,7 +10,7 @@ mod kept_limits;
 mod limit_values;
 mod live_objects;
 mod messages;
-mod names;
+pub mod names;
 mod parameters;
 mod permissions;
 mod policies;

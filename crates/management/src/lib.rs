@@ -97,6 +97,6 @@ pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 pub use routes::ROUTES;
 pub use row_list::RowList;
 pub use runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
-pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, serve};
+pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, TlsConfigSource, serve};
 pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
 pub use viewer::Viewer;

@@ -239,7 +239,7 @@ pub struct BrokerCounts {
 /// Where the broker listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerFacts {
-    /// `amqp`, `amqp/ssl`, `http`, `http/prometheus`.
+    /// `amqp`, `amqp/ssl`, `http`, `http/prometheus`, and with TLS `https`, `https/prometheus`.
     pub protocol: &'static str,
     pub ip_address: String,
     pub port: u16,

@@ -3,6 +3,7 @@
 //! Enters: which families and virtual hosts.  Leaves: text, each piece when the one before it has gone.
 
 use crate::broker_views::{ERLANG_VERSION, PRODUCT_NAME, RABBITMQ_VERSION};
+use crate::changes::names::cluster_name;
 use crate::limits::METRICS_PIECE_BYTES;
 use crate::live::QueueCounts;
 use crate::metric_families::{
@@ -114,7 +115,7 @@ impl MetricsStream {
         write_head(out, "rabbitmq_identity_info", MetricKind::Gauge, "RabbitMQ node & cluster identity info");
         let identity = [
             ("rabbitmq_node", &*facts.node),
-            ("rabbitmq_cluster", &facts.cluster_name),
+            ("rabbitmq_cluster", cluster_name(source)),
             ("rabbitmq_cluster_permanent_id", &facts.cluster_id),
             ("rabbitmq_endpoint", self.endpoint.name()),
         ];

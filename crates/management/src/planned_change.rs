@@ -22,7 +22,6 @@ pub enum PlannedChange {
     /// ids that they gave.
     DefineFirst(Vec<Definition>),
     /// Names the cluster.
-    NameCluster(String),
     CloseConnections {
         connections: ConnectionsToClose,
         /// For the text of `connection.close`.

@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::broker_views;
+use crate::changes::names::{CLUSTER_NAME, cluster_name};
 use crate::definition_views::{self, DEFAULT_EXCHANGE};
 use crate::definitions_file;
 use crate::health;
@@ -59,7 +60,7 @@ impl Reader<'_> {
             H::Whoami => self.whoami(),
             H::AuthSettings => self.object(auth_settings()),
             H::Extensions | H::FeatureFlags | H::DeprecatedFeatures => self.object(Json::List(Vec::new())),
-            H::ClusterName => self.object(JsonObject::new().text("name", &self.source.facts().cluster_name).build()),
+            H::ClusterName => self.object(JsonObject::new().text("name", cluster_name(self.source)).build()),
             H::Nodes => self.list(vec![Row::Ready(self.node(&ranges))]),
             H::Node => self.of_node(|_| self.node(&ranges)),
             H::Memory => self.of_node(broker_views::memory),
@@ -444,7 +445,7 @@ impl Reader<'_> {
     fn global_parameters(&self) -> Vec<Row> {
         let kept = self.source.kept().section("global_parameters");
         let named = |name: &str| kept.iter().any(|entry| entry.get("name") == Some(&Json::text(name)));
-        let cluster = [("cluster_name", &self.source.facts().cluster_name)];
+        let cluster = [(CLUSTER_NAME, cluster_name(self.source))];
         let cluster = cluster.into_iter().filter(|(name, _)| !named(name));
         let cluster = cluster.map(|(name, value)| JsonObject::new().text("name", name).text("value", value).build());
         let wanted = self.matched.get("name").map(Json::text);

@@ -40,7 +40,8 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Delete "/api/login" Open Anywhere Logout: "Ends the session.";
         Get "/api/extensions" Any Anywhere Extensions: "Extensions of the page: none.";
         Get "/api/cluster-name" Any Anywhere ClusterName: "The name of the cluster.";
-        Put "/api/cluster-name" Administrator Anywhere ClusterNameSet: "Names the cluster.";
+        Put "/api/cluster-name" Administrator Anywhere ClusterNameSet:
+            "Names the cluster for people and tools.";
         Get "/api/nodes" Monitoring Anywhere Nodes: "The nodes of the cluster: this one.";
         Get "/api/nodes/{node}" Monitoring Anywhere Node: "One node.";
         Get "/api/nodes/{node}/memory" Monitoring Anywhere Memory: "What takes the memory of a node.";
@@ -50,15 +51,16 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/deprecated-features/used" Any Anywhere DeprecatedFeatures: "Deprecated features in use: none.";
         Post "/api/rebalance/queues" Administrator Anywhere RebalanceQueues:
             "Accepted without effect: a queue stays where it is.";
-        Delete "/api/reset" Administrator Anywhere ResetStatistics: "Resets statistics.";
-        Delete "/api/reset/{node}" Administrator Anywhere ResetStatistics: "Resets the statistics of a node.";
+        Delete "/api/reset" Administrator Anywhere ResetStatistics:
+            "Forgets the past that samples show; counts go on.";
+        Delete "/api/reset/{node}" Administrator Anywhere ResetStatistics: "The same, of a node.";
         Get "/api/auth/attempts/{node}" Monitoring Anywhere AuthAttempts: "Attempts to log in, by protocol.";
         Get "/api/auth/attempts/{node}/source" Monitoring Anywhere AuthAttempts:
             "The same; sources are not told apart.";
         Delete "/api/auth/attempts/{node}" Monitoring Anywhere AuthAttemptsReset:
-            "Resets the counts of attempts to log in.";
+            "Sets the counts of logins to the API to zero.";
         Delete "/api/auth/attempts/{node}/source" Monitoring Anywhere AuthAttemptsReset:
-            "Resets the counts of attempts to log in.";
+            "Sets the counts of logins to the API to zero.";
         Get "/api/auth/hash_password/{password}" Administrator Anywhere HashPassword:
             "The hash of a password, which the path shows to logs: prefer POST.";
         Post "/api/auth/hash_password" Administrator Anywhere HashPassword: "The hash of the password in the body.";
@@ -248,7 +250,7 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/federation-links/{vhost}/state/down" Monitoring Vhost FederationLinks:
             "Those of a virtual host that are down.";
         Delete "/api/federation-links/vhost/{vhost}/{id}/{node}/restart" Policymaker Vhost FederationLinkRestart:
-            "Restarts a federation link.";
+            "Has a federation link connect again, with all of its routes.";
         Get "/api/shovels" Monitoring Anywhere Shovels: "Shovels.";
         Get "/api/shovels/{vhost}" Monitoring Vhost Shovels: "The shovels of a virtual host.";
     }

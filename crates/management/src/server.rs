@@ -39,11 +39,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 /// Ends a server when it is dropped or told to.
 pub struct ServerStopper(watch::Sender<bool>);
@@ -96,11 +100,29 @@ impl ServedRoutes {
     }
 }
 
+/// Where the TLS configuration of the next connection comes from: its certificates may be read again meanwhile.
+#[derive(Clone)]
+pub struct TlsConfigSource(Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>);
+
+impl TlsConfigSource {
+    pub fn new(config: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(config))
+    }
+}
+
+impl std::fmt::Debug for TlsConfigSource {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("TlsConfigSource")
+    }
+}
+
 /// A listener, and what is served there.
 #[derive(Debug)]
 pub struct HttpListener {
     pub listener: std::net::TcpListener,
     pub routes: ServedRoutes,
+    /// Without it, HTTP is served in the clear.
+    pub tls: Option<TlsConfigSource>,
 }
 
 /// What all connections of the thread share.
@@ -142,10 +164,10 @@ pub fn serve(
     });
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
-        for HttpListener { listener, routes } in listeners {
+        for HttpListener { listener, routes, tls } in listeners {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(accept(Rc::clone(&shared), listener, routes, stop.clone()));
+            tokio::task::spawn_local(accept(Rc::clone(&shared), listener, routes, tls, stop.clone()));
         }
         tokio::task::spawn_local(serve_direct_requests(Rc::clone(&shared), direct_requests, stop.clone()));
         let mut stopped = stop.clone();
@@ -174,17 +196,26 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn accept(shared: Rc<Shared>, listener: TcpListener, routes: ServedRoutes, mut stop: ServerStop) {
+async fn accept(
+    shared: Rc<Shared>,
+    listener: TcpListener,
+    routes: ServedRoutes,
+    tls: Option<TlsConfigSource>,
+    mut stop: ServerStop,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.stopped() => return,
         };
         match accepted {
-            Ok((stream, peer)) => match OpenConnection::open(&shared, peer.ip(), routes) {
+            Ok((stream, peer)) => match OpenConnection::open(&shared, peer.ip(), routes, tls.is_some()) {
                 Some(open) => {
-                    tokio::task::spawn_local(serve_connection(open, stream, peer, stop.clone()));
+                    let config = tls.as_ref().map(|source| (source.0)());
+                    tokio::task::spawn_local(serve_connection(open, stream, config, peer, stop.clone()));
                 }
+                // An answer in the clear means nothing to a client that begins with TLS.
+                None if tls.is_some() => tracing::debug!(%peer, "a connection of the management API is one too many"),
                 None => refuse(&stream, peer),
             },
             Err(error) => {
@@ -206,7 +237,7 @@ struct OpenConnection {
 }
 
 impl OpenConnection {
-    fn open(shared: &Rc<Shared>, peer: IpAddr, routes: ServedRoutes) -> Option<Self> {
+    fn open(shared: &Rc<Shared>, peer: IpAddr, routes: ServedRoutes, is_secure: bool) -> Option<Self> {
         let source = login_source(peer);
         let mut connections = shared.connections.borrow_mut();
         let of_source = connections.get(&source).copied().unwrap_or_default();
@@ -217,7 +248,7 @@ impl OpenConnection {
             return None;
         }
         *connections.entry(source).or_default() += 1;
-        Some(Self { shared: Rc::clone(shared), source, routes, is_secure: false })
+        Some(Self { shared: Rc::clone(shared), source, routes, is_secure })
     }
 }
 
@@ -242,19 +273,40 @@ fn refuse(stream: &TcpStream, peer: SocketAddr) {
     }
 }
 
-async fn serve_connection(open: OpenConnection, stream: TcpStream, peer: SocketAddr, mut stop: ServerStop) {
+async fn serve_connection(
+    open: OpenConnection,
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    peer: SocketAddr,
+    stop: ServerStop,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %peer, "an option of a socket is not set");
     }
-    let (shared, open) = (&open.shared, &open);
+    let limits = &open.shared.limits;
+    let stream = StalledStream::new(stream, limits.write_timeout);
+    let Some(config) = tls else { return serve_requests(&open, stream, peer, stop).await };
+    match timeout(limits.head_timeout, TlsAcceptor::from(config).accept(stream)).await {
+        Ok(Ok(stream)) => serve_requests(&open, stream, peer, stop).await,
+        Ok(Err(error)) => tracing::debug!(%error, %peer, "a client of the management API has no TLS"),
+        Err(_) => tracing::debug!(%peer, "a client of the management API does not end its handshake"),
+    }
+}
+
+async fn serve_requests(
+    open: &OpenConnection,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    peer: SocketAddr,
+    mut stop: ServerStop,
+) {
+    let shared = &open.shared;
     let serve = |request| async move { Ok::<_, Infallible>(serve_request(open, peer, request).await) };
     let service = service_fn(serve);
-    let stream = TokioIo::new(StalledStream::new(stream, shared.limits.write_timeout));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(shared.limits.head_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(stream, service);
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

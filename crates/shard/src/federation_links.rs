@@ -55,6 +55,13 @@ impl FederationLinks {
                     }
                 }
             }
+            FederationCommand::RestartLink(key) => {
+                for direction in directions {
+                    if let Some(id) = self.table.find(&key, direction) {
+                        self.restart_link(id, "an operator restarts it", cx);
+                    }
+                }
+            }
             FederationCommand::RemoveLink(key) => {
                 for direction in directions {
                     if let Some(id) = self.table.find(&key, direction) {
@@ -77,6 +84,12 @@ impl FederationLinks {
     fn change_link(&mut self, id: FederationLinkId, spec: LinkSpec, cx: &mut LinkContext<'_>) {
         let Some(link) = self.table.get_mut(id) else { return };
         link.spec = spec;
+        self.restart_link(id, "it has another login", cx);
+    }
+
+    /// The link connects again, at once. What waits for its routes at either end is kept.
+    fn restart_link(&mut self, id: FederationLinkId, why: &str, cx: &mut LinkContext<'_>) {
+        let Some(link) = self.table.get_mut(id) else { return };
         match link.phase {
             LinkPhase::Idle => {}
             LinkPhase::Waiting { .. } => link.phase = LinkPhase::Waiting { until: cx.now, refused: false },
@@ -84,7 +97,7 @@ impl FederationLinks {
             LinkPhase::Dialing { .. } => {
                 link.phase = LinkPhase::Dialing { serial: self.dials.request(id, &link.spec.url) };
             }
-            LinkPhase::Connected { slot } => link.reconnect(slot, "it has another login", cx),
+            LinkPhase::Connected { slot } => link.reconnect(slot, why, cx),
         }
     }
 

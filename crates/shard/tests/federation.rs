@@ -455,6 +455,29 @@ fn accepted_messages_are_not_redelivered_when_a_route_is_removed_or_a_login_chan
 }
 
 #[test]
+fn a_link_that_an_operator_restarts_connects_again_and_loses_nothing() {
+    let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 2));
+    for broker in [&source, &destination] {
+        broker.declare("trades", "direct");
+    }
+    let (mut consumer, _) = bound(&destination, "trades", "k");
+    destination.route(&source, pull("trades", RouteKind::Static { key: "k".into() }));
+    let admin = destination.server.admin();
+    let restart = || admin.change_links(FederationCommand::RestartLink(destination.key(&source))).expect("taken");
+    for connections in 1..=3 {
+        destination.until("it runs", |links| links[0].connections == connections && links[0].routes[0].is_running);
+        publish(&source, "trades", &["k"], 10);
+        assert_eq!(bodies(&mut consumer, 10), expected("k", 10));
+        restart();
+    }
+    // Of a link that is not there nothing is done.
+    let nobody = LinkKey { peer: "127.0.0.1:1".into(), ..destination.key(&source) };
+    admin.change_links(FederationCommand::RestartLink(nobody)).expect("taken");
+    drop(consumer);
+    [destination, source].into_iter().for_each(TestBroker::stop);
+}
+
+#[test]
 fn a_changed_login_reconnects_at_once_and_keeps_queued_messages() {
     let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 2));
     for broker in [&source, &destination] {

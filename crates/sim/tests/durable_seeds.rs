@@ -31,7 +31,7 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.reshardings / 5,
         sum.spoiled_footers / 20,
         sum.flips / 5,
-        sum.scrub_reports / 3,
+        sum.scrub_reports / 2,
         sum.journal_reports,
         sum.moved / 100,
         sum.runs_moving / 5,

@@ -26,7 +26,7 @@ pub fn broker_facts(
     tls: Option<&TlsServer>,
     bound: &BoundListeners,
 ) -> BrokerFacts {
-    let expires = tls.and_then(certificate_expires_s);
+    let expires = tls.and_then(crate::tls::expires_s);
     let amqp = addresses.iter().filter_map(|address| amqp_listener(&address.parse().ok()?, expires));
     BrokerFacts {
         node: node_name(&rustix::system::uname().nodename().to_string_lossy()),
@@ -54,12 +54,6 @@ fn node_name(host: &str) -> String {
         .take(HOST_LETTERS_MAX)
         .collect();
     format!("rabbit@{}", if short.is_empty() { "localhost" } else { &short })
-}
-
-/// Seconds since the epoch at which the first certificate expires.
-fn certificate_expires_s(tls: &TlsServer) -> Option<u64> {
-    let ends = tls.certificates().iter().filter_map(|certificate| certificate.validity_s()).map(|(_, ends)| ends).min();
-    u64::try_from(ends?).ok()
 }
 
 /// A listener as tools know it; a Unix socket has no port.

@@ -10,12 +10,13 @@ use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::process_resources::ProcessResources;
 use crate::management::rated::{Rated, channel_messages};
 use crate::management::report_reader::{ReadStep, ReportReader};
-use crate::management::route_links::federation_links;
+use crate::management::route_links::{federation_links, link_key};
 use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::{PeekedMessage, QueueReport};
 use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
 use definitions::{Json, UnusedSections};
+use federation::{FederationCommand, LinkStatus};
 use management::{
     Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
     ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
@@ -66,6 +67,7 @@ pub struct BrokerSource {
     queues: QueueSums,
     vhosts: HashMap<VhostId, QueueSums>,
     links: Vec<LiveFederationLink>,
+    link_statuses: Vec<LinkStatus>,
     resources: NodeHistory,
     /// To the API itself.
     http_logins: LoginCounts,
@@ -89,6 +91,7 @@ impl BrokerSource {
             queues: QueueSums::default(),
             vhosts: HashMap::new(),
             links: Vec::new(),
+            link_statuses: Vec::new(),
             resources: NodeHistory::default(),
             http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             random,
@@ -121,10 +124,12 @@ impl BrokerSource {
                 self.tables.end_round(self.replica.catalog());
                 self.sum_queues();
                 self.links = federation_links(&end.links, now_ms());
+                self.link_statuses = end.links;
                 let sockets = self.tables.totals().iter().map(|shard| shard.now().connections).sum();
                 let memory_bytes = slab::resident_bytes().map_or(0, |bytes| bytes as u64);
                 self.resources.update(NodeSample { resources: end.resources, sockets, memory_bytes, at_ms: now_ms() });
                 self.kept = self.broker.ineffective.get();
+                self.broker.note_certificates();
                 true
             }
         }
@@ -173,13 +178,8 @@ impl BrokerSource {
                 PlannedChange::TestAliveness { vhost } => {
                     return self.in_session(action, vhost, reply, SessionAction::TestAliveness);
                 }
-                PlannedChange::NameCluster(_) => {
-                    let reason =
-                        "the name of a broker is its identity for the others: cluster_name sets it at the start";
-                    break Err(ApiError::bad_request(reason));
-                }
-                PlannedChange::RestartFederationLink { .. } => {
-                    break Err(ApiError::bad_request("a link dials again by itself: it cannot be restarted"));
+                PlannedChange::RestartFederationLink { vhost, id } => {
+                    break self.restart_link(&vhost, &id);
                 }
                 PlannedChange::ResetLoginCounts => {
                     self.http_logins = LoginCounts { protocol: HTTP, ..LoginCounts::default() };
@@ -243,6 +243,13 @@ impl BrokerSource {
             got.to_json(wanted.encoding, None)
         };
         Ok(ActionOutcome::Answer(Json::List(peeked.messages.iter().enumerate().map(message).collect())))
+    }
+
+    /// Has a link connect again, with all of its routes.
+    fn restart_link(&self, vhost: &str, id: &str) -> Result<ActionOutcome, ApiError> {
+        let key = link_key(&self.link_statuses, vhost, id).ok_or_else(ApiError::not_found)?;
+        let restarted = self.broker.operator.change_links(FederationCommand::RestartLink(key));
+        restarted.map(|()| ActionOutcome::Done).ok_or_else(|| ApiError::unavailable("the broker stops"))
     }
 
     /// Hands over what needs a session of the user in a virtual host.

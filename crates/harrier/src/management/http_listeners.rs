@@ -3,7 +3,8 @@
 //! Enters: settings.  Leaves: bound listeners, and what the API says of them.
 
 use config::{BrokerConfig, ConfigError, Origin};
-use management::{HttpListener, ListenerFacts, ServedRoutes};
+use link::TlsServer;
+use management::{HttpListener, ListenerFacts, ServedRoutes, TlsConfigSource};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
 /// The word for no address.
@@ -14,11 +15,21 @@ const METRICS: &str = "metrics_listen";
 /// The setting of what stands in front of paths.
 const PREFIX: &str = "management_path_prefix";
 
+/// An address of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HttpAddress {
+    address: SocketAddr,
+    /// `https://`
+    has_tls: bool,
+}
+
 /// Listeners that nobody serves yet.
 #[derive(Default)]
 pub struct BoundListeners {
     pub listeners: Vec<HttpListener>,
     pub facts: Vec<ListenerFacts>,
+    /// Of those with TLS.
+    pub tls: Option<TlsServer>,
 }
 
 /// Binds the addresses of the settings.
@@ -32,7 +43,10 @@ pub fn bind(config: &BrokerConfig) -> Result<BoundListeners, ConfigError> {
     }
     let api = addresses(config, API, &config.management_listen)?;
     let metrics = addresses(config, METRICS, &config.metrics_listen)?;
-    let mut bound = BoundListeners::default();
+    let has_tls = |addresses: &[HttpAddress]| addresses.iter().any(|address| address.has_tls);
+    let wanted_by = if has_tls(&api) { Some(API) } else { has_tls(&metrics).then_some(METRICS) };
+    let mut bound =
+        BoundListeners { tls: crate::tls::management_server(config, wanted_by)?, ..BoundListeners::default() };
     for (setting, address, routes) in served(&api, &metrics) {
         bound.add(config, setting, address, routes)?;
     }
@@ -40,15 +54,15 @@ pub fn bind(config: &BrokerConfig) -> Result<BoundListeners, ConfigError> {
 }
 
 /// What is served where, and which setting says so. Two ports that are left to the system are two.
-fn served(api: &[SocketAddr], metrics: &[SocketAddr]) -> Vec<(&'static str, SocketAddr, ServedRoutes)> {
-    let is_both = |address: &SocketAddr| address.port() != 0 && api.contains(address) && metrics.contains(address);
+fn served(api: &[HttpAddress], metrics: &[HttpAddress]) -> Vec<(&'static str, HttpAddress, ServedRoutes)> {
+    let is_both = |of: &HttpAddress| of.address.port() != 0 && api.contains(of) && metrics.contains(of);
     let routes = |address| if is_both(address) { ServedRoutes::All } else { ServedRoutes::Api };
     let api = api.iter().map(|address| (API, *address, routes(address)));
     let metrics = metrics.iter().filter(|address| !is_both(address));
     api.chain(metrics.map(|address| (METRICS, *address, ServedRoutes::Metrics))).collect()
 }
 
-fn addresses(config: &BrokerConfig, setting: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+fn addresses(config: &BrokerConfig, setting: &str, texts: &[String]) -> Result<Vec<HttpAddress>, ConfigError> {
     if texts.iter().any(|text| text == NOWHERE) {
         return match texts {
             [_] => Ok(Vec::new()),
@@ -56,9 +70,14 @@ fn addresses(config: &BrokerConfig, setting: &str, texts: &[String]) -> Result<V
         };
     }
     let address = |text: &String| {
-        let found = text.to_socket_addrs().map(|mut found| found.next());
+        let (plain, has_tls) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (_, Some(rest)) => (rest, true),
+            (Some(rest), None) => (rest, false),
+            (None, None) => (&**text, false),
+        };
+        let found = plain.to_socket_addrs().map(|mut found| found.next());
         match found {
-            Ok(Some(address)) => Ok(address),
+            Ok(Some(address)) => Ok(HttpAddress { address, has_tls }),
             Ok(None) => Err(config.fault(setting, format!("'{text}' has no address"))),
             Err(error) => Err(config.fault(setting, format!("'{text}' is no address with a port: {error}"))),
         }
@@ -70,7 +89,7 @@ impl BoundListeners {
     /// The addresses, for the log; `None`: there are none.
     pub fn addresses(&self) -> Option<String> {
         let mut addresses: Vec<_> =
-            self.facts.iter().map(|facts| address_text(&facts.ip_address, facts.port)).collect();
+            self.facts.iter().map(|facts| address_text(facts.protocol, &facts.ip_address, facts.port)).collect();
         addresses.dedup();
         (!addresses.is_empty()).then(|| addresses.join(" "))
     }
@@ -79,7 +98,7 @@ impl BoundListeners {
         &mut self,
         config: &BrokerConfig,
         setting: &str,
-        address: SocketAddr,
+        HttpAddress { address, has_tls }: HttpAddress,
         routes: ServedRoutes,
     ) -> Result<(), ConfigError> {
         let bound = TcpListener::bind(address).and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -92,30 +111,34 @@ impl BoundListeners {
             }
             Err(error) => return Err(config.fault(setting, format!("{address} cannot be bound: {error}"))),
         };
-        let fact = |protocol| ListenerFacts {
-            protocol,
+        let tls = self.tls.clone().filter(|_| has_tls);
+        let certificate_expires_s = tls.as_ref().and_then(crate::tls::expires_s);
+        let fact = |protocols: [&'static str; 2]| ListenerFacts {
+            protocol: protocols[usize::from(has_tls)],
             ip_address: address.ip().to_string(),
             port: address.port(),
-            certificate_expires_s: None,
+            certificate_expires_s,
         };
         if routes != ServedRoutes::Metrics {
-            self.facts.push(fact("http"));
+            self.facts.push(fact(["http", "https"]));
         }
         if routes != ServedRoutes::Api {
-            self.facts.push(fact("http/prometheus"));
+            self.facts.push(fact(["http/prometheus", "https/prometheus"]));
         }
-        self.listeners.push(HttpListener { listener, routes });
+        let tls = tls.map(|tls| TlsConfigSource::new(move || tls.config()));
+        self.listeners.push(HttpListener { listener, routes, tls });
         Ok(())
     }
 }
 
-fn address_text(ip: &str, port: u16) -> String {
-    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+fn address_text(protocol: &str, ip: &str, port: u16) -> String {
+    let scheme = if protocol.starts_with("https") { "https://" } else { "" };
+    if ip.contains(':') { format!("{scheme}[{ip}]:{port}") } else { format!("{scheme}{ip}:{port}") }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{API, METRICS, address_text, bind, served};
+    use super::{API, HttpAddress, METRICS, address_text, bind, served};
     use config::{BrokerConfig, BrokerInvocation};
     use management::ServedRoutes;
     use std::net::TcpListener;
@@ -142,11 +165,16 @@ mod tests {
         assert!(bound.facts.iter().all(|facts| facts.port > 0));
         let addresses = bound.addresses().expect("there are two");
         assert_eq!(addresses.matches("127.0.0.1:").count(), 2, "{addresses}");
-        let [one, two, three] = ["127.0.0.1:1", "[::1]:2", "127.0.0.1:3"].map(|text| text.parse().expect("sound"));
+        let [one, two, three] = ["127.0.0.1:1", "[::1]:2", "127.0.0.1:3"]
+            .map(|text| HttpAddress { address: text.parse().expect("sound"), has_tls: false });
+        let secure = HttpAddress { has_tls: true, ..one };
         let expect =
             [(API, one, ServedRoutes::All), (API, two, ServedRoutes::Api), (METRICS, three, ServedRoutes::Metrics)];
         assert_eq!(served(&[one, two], &[three, one]), expect);
-        assert_eq!(address_text("::1", 2), "[::1]:2");
+        let apart = [(API, one, ServedRoutes::Api), (METRICS, secure, ServedRoutes::Metrics)];
+        assert_eq!(served(&[one], &[secure]), apart);
+        assert_eq!(address_text("http", "::1", 2), "[::1]:2");
+        assert_eq!(address_text("https/prometheus", "127.0.0.1", 2), "https://127.0.0.1:2");
         let nowhere = bind(&config(&["--management-listen", "none", "--metrics-listen", "none"])).expect("nothing");
         assert!(nowhere.listeners.is_empty() && nowhere.addresses().is_none());
     }

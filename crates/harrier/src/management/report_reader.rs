@@ -36,8 +36,36 @@ struct Interest {
 
 #[derive(Default)]
 struct InterestState {
+    /// When somebody last looked, and since when no pause between two looks was long.
     looked_at: Option<Instant>,
+    looking_since: Option<Instant>,
     is_over: bool,
+}
+
+impl InterestState {
+    fn is_looking(&self, now: Instant) -> bool {
+        self.looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOKING_TIMEOUT)
+    }
+
+    /// Somebody looks. True if nobody did until now.
+    fn look(&mut self, now: Instant) -> bool {
+        let is_first = !self.is_looking(now);
+        if is_first {
+            self.looking_since = Some(now);
+        }
+        self.looked_at = Some(now);
+        is_first
+    }
+
+    /// The time until the next round: none if somebody looks who has seen none yet.
+    fn rest_of_pause(&self, last_round: Instant, now: Instant) -> Duration {
+        let interval = match self.is_looking(now) {
+            true if self.looking_since.is_some_and(|since| last_round < since) => return Duration::ZERO,
+            true => ROUND_INTERVAL,
+            false => QUIET_ROUND_INTERVAL,
+        };
+        (last_round + interval).saturating_duration_since(now)
+    }
 }
 
 impl Interest {
@@ -52,27 +80,19 @@ impl Interest {
     }
 
     /// Waits until a round is due. False: nobody will ever look at one.
-    fn wait_for_round(&self, last_round: Option<Instant>) -> bool {
+    fn wait_for_round(&self, last_round: Instant) -> bool {
         let mut state = self.state();
         loop {
             if state.is_over {
                 return false;
             }
-            let now = now();
-            let rest = rest_of_pause(state.looked_at, last_round, now);
+            let rest = state.rest_of_pause(last_round, now());
             if rest.is_zero() {
                 return true;
             }
             state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-}
-
-/// The time until the next round: short as long as somebody looks.
-fn rest_of_pause(looked_at: Option<Instant>, last_round: Option<Instant>, now: Instant) -> Duration {
-    let is_looking = looked_at.is_some_and(|at| now.saturating_duration_since(at) < LOOKING_TIMEOUT);
-    let interval = if is_looking { ROUND_INTERVAL } else { QUIET_ROUND_INTERVAL };
-    last_round.map_or(Duration::ZERO, |at| (at + interval).saturating_duration_since(now))
 }
 
 /// The end at which what is read arrives. When it is dropped, the thread ends.
@@ -91,9 +111,10 @@ impl ReportReader {
         let interest = Arc::new(Interest::default());
         let (wanted, folder) = (Arc::clone(&interest), state_folder.to_owned());
         let run = move || {
-            let mut last_round = None;
+            // Before the start there was nothing to tell.
+            let mut last_round = now();
             while wanted.wait_for_round(last_round) {
-                last_round = Some(now());
+                last_round = now();
                 if read_round(&operator, &folder, &sender).is_none() {
                     return;
                 }
@@ -105,13 +126,9 @@ impl ReportReader {
 
     /// Somebody looks. True if nobody did until now, so that what is known is old.
     pub fn look(&self) -> bool {
-        let now = now();
-        let mut was_looking = false;
-        self.interest.change(|state| {
-            let before = state.looked_at.replace(now);
-            was_looking = before.is_some_and(|at| now.saturating_duration_since(at) < LOOKING_TIMEOUT);
-        });
-        !was_looking
+        let mut is_first = false;
+        self.interest.change(|state| is_first = state.look(now()));
+        is_first
     }
 
     pub fn try_next(&self) -> Result<ReadStep, TryRecvError> {
@@ -148,22 +165,28 @@ fn read_round(operator: &AdminHandle, folder: &str, steps: &SyncSender<ReadStep>
 
 #[cfg(test)]
 mod tests {
-    use super::rest_of_pause;
+    use super::InterestState;
     use crate::management::clock::now;
     use crate::management::management_limits::{LOOKING_TIMEOUT, QUIET_ROUND_INTERVAL, ROUND_INTERVAL};
     use std::time::Duration;
 
     #[test]
-    fn rounds_are_rare_while_nobody_looks() {
+    fn rounds_are_rare_while_nobody_looks_and_begin_at_once_when_somebody_does() {
         let begin = now();
         let ms = Duration::from_millis;
-        assert_eq!(rest_of_pause(None, None, begin), Duration::ZERO, "what was before somebody looked is known, too");
-        assert_eq!(rest_of_pause(None, Some(begin), begin + ms(1)), QUIET_ROUND_INTERVAL - ms(1));
-        assert_eq!(rest_of_pause(Some(begin), Some(begin), begin + ms(1)), ROUND_INTERVAL - ms(1));
-        assert_eq!(rest_of_pause(Some(begin + ms(1)), Some(begin), begin + ROUND_INTERVAL), Duration::ZERO);
-        let later = begin + LOOKING_TIMEOUT;
-        assert_eq!(rest_of_pause(Some(begin), Some(later), later), QUIET_ROUND_INTERVAL);
-        // Somebody who looks after a pause has a round at once.
-        assert_eq!(rest_of_pause(Some(later), Some(begin), later), Duration::ZERO);
+        let mut state = InterestState::default();
+        assert_eq!(state.rest_of_pause(begin, begin + ms(1)), QUIET_ROUND_INTERVAL - ms(1));
+        assert!(state.look(begin + ms(2)), "nobody has looked until now");
+        assert_eq!(state.rest_of_pause(begin, begin + ms(2)), Duration::ZERO, "the last round was before that");
+        assert!(!state.look(begin + ms(3)));
+        assert_eq!(state.rest_of_pause(begin + ms(2), begin + ms(3)), ROUND_INTERVAL - ms(1));
+        assert_eq!(state.rest_of_pause(begin + ms(2), begin + ms(2) + ROUND_INTERVAL), Duration::ZERO);
+        // A minute after the last look, it is quiet again.
+        let later = begin + ms(3) + LOOKING_TIMEOUT;
+        assert_eq!(state.rest_of_pause(later, later), QUIET_ROUND_INTERVAL);
+        assert_eq!(state.rest_of_pause(later, later + QUIET_ROUND_INTERVAL), Duration::ZERO);
+        let again = later + ms(10);
+        assert!(state.look(again));
+        assert_eq!(state.rest_of_pause(later, again), Duration::ZERO);
     }
 }

@@ -1,6 +1,6 @@
 //! Links and routes to other brokers, as RabbitMQ's tools know federation links: one a route.
 
-use federation::{LinkState, LinkStatus, RouteDirection, RouteKind, RouteStatus};
+use federation::{LinkKey, LinkState, LinkStatus, RouteDirection, RouteKind, RouteStatus};
 use management::LiveFederationLink;
 
 /// The routes of all links; a link without routes is one by itself.
@@ -15,7 +15,16 @@ pub fn federation_links(links: &[LinkStatus], now_ms: u64) -> Vec<LiveFederation
     listed
 }
 
-fn federation_link(link: &LinkStatus, route: Option<&RouteStatus>, now_ms: u64) -> LiveFederationLink {
+/// The link to which a route with this id belongs, or which has the id itself.
+pub fn link_key(links: &[LinkStatus], vhost: &str, id: &str) -> Option<LinkKey> {
+    let has = |link: &&LinkStatus| match &link.routes[..] {
+        [] => route_id(link, None) == id,
+        routes => routes.iter().any(|route| route_id(link, Some(route)) == id),
+    };
+    links.iter().filter(|link| *link.spec.key.vhost == *vhost).find(has).map(|link| link.spec.key.clone())
+}
+
+fn route_id(link: &LinkStatus, route: Option<&RouteStatus>) -> String {
     let exchange = route.map_or("", |route| &*route.spec.exchange);
     let key = route.map_or_else(String::new, |route| match &route.spec.kind {
         RouteKind::Queue { queue } => format!("{queue} {exchange}"),
@@ -23,6 +32,11 @@ fn federation_link(link: &LinkStatus, route: Option<&RouteStatus>, now_ms: u64) 
         RouteKind::Dynamic => format!("{exchange} "),
     });
     let id = crc32c::crc32c(format!("{} {} {key}", link.spec.key.vhost, link.spec.key.peer).as_bytes());
+    format!("{id:08x}")
+}
+
+fn federation_link(link: &LinkStatus, route: Option<&RouteStatus>, now_ms: u64) -> LiveFederationLink {
+    let exchange = route.map_or("", |route| &*route.spec.exchange);
     let is_running = route.is_none_or(|route| route.is_running);
     let status = match &link.state {
         LinkState::Running | LinkState::BlockedHere | LinkState::BlockedThere { .. } if is_running => "running",
@@ -33,7 +47,7 @@ fn federation_link(link: &LinkStatus, route: Option<&RouteStatus>, now_ms: u64) 
     let error = route.and_then(|route| route.error.as_deref()).or(link.last_error.as_deref());
     let state_ms = u64::try_from(link.state_for.as_millis()).unwrap_or(u64::MAX);
     LiveFederationLink {
-        id: format!("{id:08x}"),
+        id: route_id(link, route),
         is_outgoing: route.is_some_and(|route| route.spec.direction == RouteDirection::Push),
         transport: link.transport,
         vhost: link.spec.key.vhost.to_string(),

@@ -316,6 +316,7 @@ fn what_is_made_over_http_survives_a_restart() {
     assert_eq!(ask(&broker, "PUT", "/api/queues/%2F/stays", r#"{"durable":true}"#), 201);
     assert_eq!(ask(&broker, "PUT", "/api/queues/%2F/goes", r#"{"durable":false}"#), 201);
     assert_eq!(ask(&broker, "PUT", "/api/global-parameters/mine", r#"{"value":{"a":[1]}}"#), 201);
+    assert_eq!(ask(&broker, "PUT", "/api/cluster-name", r#"{"name":"ours"}"#), 204);
     let message =
         r#"{"routing_key":"stays","payload":"m","payload_encoding":"string","properties":{"delivery_mode":2}}"#;
     assert_eq!(ask(&broker, "POST", "/api/exchanges/%2F/amq.default/publish", message), 200);
@@ -325,8 +326,40 @@ fn what_is_made_over_http_survives_a_restart() {
     let found = request(&broker.api, "GET", "/api/whoami", me, "").json();
     assert_eq!((&found["name"], &found["tags"][0]), (&"me".into(), &"monitoring".into()), "{found}");
     assert_eq!(broker.get("/api/global-parameters/mine").json()["value"]["a"][0], 1);
+    assert_eq!(broker.get("/api/cluster-name").json()["name"], "ours");
+    assert_eq!(broker.get("/api/overview").json()["cluster_name"], "ours");
+    let metrics = request(&broker.metrics, "GET", "/metrics", "", "").body;
+    assert!(metrics.contains("rabbitmq_cluster=\"ours\""), "{metrics}");
     broker.wait_for("/api/queues/%2F/stays", "its message", |queue| queue["messages"] == 1);
     assert_eq!(broker.get("/api/queues/%2F/goes").status, 404);
+}
+
+#[test]
+fn what_shards_do_is_told_and_what_passed_is_shown() {
+    let broker = ApiBroker::start(&["--shards", "2"]);
+    let mut client = broker.client();
+    let channel = client.open_channel().expect("a channel");
+    client.declare_queue(channel, "q", &QueueOptions::default()).expect("a queue");
+    client.consume(channel, "q", &ConsumeOptions::default()).expect("a consumer");
+    for _ in 0..4_096 {
+        client.publish(channel, &Publish::to("", "q"), b"m").expect("sent");
+        client.next_delivery(PATIENCE).expect("a connection").expect("a message");
+    }
+    let ask = "/api/overview?msg_rates_age=10&msg_rates_incr=5";
+    let overview = broker.wait_for(ask, "the messages", |overview| overview["message_stats"]["publish"] == 4_096);
+    let samples = overview["message_stats"]["publish_details"]["samples"].as_array().expect("samples");
+    assert!(samples.iter().all(|sample| sample["timestamp"].as_u64().is_some_and(|at| at % 5_000 == 0)));
+    let metrics = request(&broker.metrics, "GET", "/metrics", "", "").body;
+    for shard in ["0", "1"] {
+        let of = |name: &str| metric(&metrics, &format!("{name}{{shard=\"{shard}\"}}")).expect("it is told");
+        assert!(of("harrier_shard_busy_seconds_total") > 0.0 && of("harrier_shard_idle_seconds_total") > 0.0);
+        assert!(of("harrier_shard_round_duration_seconds_count") > 0.0);
+    }
+    assert!(metric(&metrics, "harrier_delivery_latency_seconds_count") >= Some(2.0), "one in about a thousand");
+    assert!(metric(&metrics, "harrier_memory_bytes{kind=\"resident\"}") > Some(0.0));
+    let attempts = broker.get(&format!("/api/auth/attempts/{}", overview["node"].as_str().expect("a name"))).json();
+    assert_eq!((&attempts[0]["protocol"], &attempts[0]["auth_attempts_failed"]), (&"http".into(), &0.into()));
+    client.close().expect("closed");
 }
 
 #[test]

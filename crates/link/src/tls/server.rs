@@ -96,10 +96,14 @@ impl TlsServer {
         self.current.read().unwrap_or_else(PoisonError::into_inner).certificates.clone()
     }
 
+    /// The configuration of the next connection, for a server that has connections of its own kind.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
+    }
+
     /// A TLS link over an accepted socket.
     pub(crate) fn secure(&self, socket: SocketLink<TcpStream>) -> io::Result<TlsLink> {
-        let config = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config);
-        let connection = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
+        let connection = UnbufferedServerConnection::new(self.config()).map_err(io::Error::other)?;
         Ok(TlsLink::new(socket, TlsEngine::Server(Box::new(connection))))
     }
 }

@@ -1,21 +1,48 @@
-//! The name of the cluster.
+//! The name of the cluster: for people and their tools. Other brokers know this one by the name that it has from its start.
 
 use super::Planned;
 use crate::api_error::ApiError;
 use crate::change_request::ChangeRequest;
+use crate::json_object::JsonObject;
 use crate::limits::CLUSTER_NAME_BYTES_MAX;
 use crate::planned_change::PlannedChange;
+use crate::source::{ActionOutcome, Source};
+use definitions::Json;
+
+/// The global parameter that is the name, and where it is kept.
+pub const CLUSTER_NAME: &str = "cluster_name";
+pub const GLOBAL_SECTION: &str = "global_parameters";
 
 /// `PUT /api/cluster-name`.
 pub fn name_cluster(request: &ChangeRequest<'_>) -> Planned {
-    cluster_name(request.body.required_text("name")?)
+    keep_name(request, request.body.required_text("name")?)
 }
 
-/// What is a name of a cluster.
-pub fn cluster_name(name: &str) -> Planned {
+/// Keeps a name as RabbitMQ does: as a global parameter.
+pub fn keep_name(request: &ChangeRequest<'_>, name: &str) -> Planned {
     if name.is_empty() || name.len() > CLUSTER_NAME_BYTES_MAX || name.chars().any(char::is_control) {
         let why = format!("the name of a cluster is a line of 1 to {CLUSTER_NAME_BYTES_MAX} bytes");
         return Err(ApiError::bad_request(why));
     }
-    Ok(PlannedChange::NameCluster(name.to_owned()))
+    let entry = JsonObject::new().text("name", CLUSTER_NAME).text("value", name).build();
+    let mut kept = request.source.kept().clone();
+    kept.put(GLOBAL_SECTION, &["name"], entry);
+    Ok(PlannedChange::keep(kept, ActionOutcome::Done))
+}
+
+/// Forgets the name that was given, if there is one.
+pub fn forget_name(request: &ChangeRequest<'_>) -> Planned {
+    let mut kept = request.source.kept().clone();
+    kept.remove(GLOBAL_SECTION, |entry| entry.get("name") == Some(&Json::text(CLUSTER_NAME)));
+    Ok(PlannedChange::keep(kept, ActionOutcome::Done))
+}
+
+/// The name of the cluster: the one that it was given, or that of the broker.
+pub fn cluster_name(source: &dyn Source) -> &str {
+    let kept = source.kept().section(GLOBAL_SECTION).iter();
+    let mut given = kept.filter(|entry| entry.get("name") == Some(&Json::text(CLUSTER_NAME)));
+    match given.next().and_then(|entry| entry.get("value")) {
+        Some(Json::Text(name)) => name,
+        _ => &source.facts().cluster_name,
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Planned;
 use super::kept_limits::{check_counts, check_entry};
-use super::names::cluster_name;
+use super::names::{CLUSTER_NAME, GLOBAL_SECTION, forget_name, keep_name};
 use crate::access::AccessDecision;
 use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, made, named};
@@ -15,11 +15,7 @@ use definitions::{Json, UnusedSections};
 /// Components whose parameters clients set so. Policies and limits have routes of their own.
 const COMPONENTS: [&str; 3] = ["federation-upstream", "federation-upstream-set", "shovel"];
 
-/// The global parameter that is the name of the cluster.
-const CLUSTER_NAME: &str = "cluster_name";
-
 const SECTION: &str = "parameters";
-const GLOBAL_SECTION: &str = "global_parameters";
 
 fn value<'a>(request: &ChangeRequest<'a>) -> Result<&'a Json, ApiError> {
     request.body.get("value").ok_or_else(|| ApiError::bad_request("key_missing: value"))
@@ -73,19 +69,19 @@ pub fn set_global(request: &ChangeRequest<'_>) -> Planned {
     if name == CLUSTER_NAME {
         check_administrator(request)?;
         let Json::Text(name) = value else { return Err(ApiError::bad_request("value is a string")) };
-        return cluster_name(name);
+        return keep_name(request, name);
     }
     let name = named(ResourceKind::Queue, name)?;
     let entry = JsonObject::new().text("name", &name).put("value", value.clone()).build();
     put(request, GLOBAL_SECTION, &["name"], entry)
 }
 
-/// `DELETE /api/global-parameters/{name}`. Without a name of its own, the cluster has that of the node.
+/// `DELETE /api/global-parameters/{name}`. Without a name that it was given, the cluster has that of the broker.
 pub fn clear_global(request: &ChangeRequest<'_>) -> Planned {
     match request.matched.at("name") {
         CLUSTER_NAME => {
             check_administrator(request)?;
-            Ok(PlannedChange::NameCluster(request.source.facts().node.clone()))
+            forget_name(request)
         }
         _ => remove(request, GLOBAL_SECTION, &["name"]),
     }

@@ -134,7 +134,7 @@ impl TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
         let (stopper, stop) = ServerStopper::channel();
-        let listeners = vec![HttpListener { listener, routes: ServedRoutes::All }];
+        let listeners = vec![HttpListener { listener, routes: ServedRoutes::All, tls: None }];
         let (requests, queue) = DirectRequests::channel();
         let serve =
             move || serve(listeners, queue, Box::new(source()), options, limits, stop).expect("the server runs");
