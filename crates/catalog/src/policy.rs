@@ -23,23 +23,37 @@ pub enum ApplyTo {
     /// Queues and exchanges.
     #[default]
     All,
+    /// Of every type.
     Queues,
     Exchanges,
+    ClassicQueues,
+    QuorumQueues,
+    /// Queues that were declared as streams, where they become classic ones.
+    Streams,
 }
 
 impl ApplyTo {
+    const EACH: [Self; 6] =
+        [Self::All, Self::Queues, Self::Exchanges, Self::ClassicQueues, Self::QuorumQueues, Self::Streams];
+
+    /// All names, for a fault.
+    pub const NAMES: &str = "all, queues, exchanges, classic_queues, quorum_queues or streams";
+
     /// As RabbitMQ names it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::All => "all",
             Self::Queues => "queues",
             Self::Exchanges => "exchanges",
+            Self::ClassicQueues => "classic_queues",
+            Self::QuorumQueues => "quorum_queues",
+            Self::Streams => "streams",
         }
     }
 
     /// What a name of RabbitMQ means.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::All, Self::Queues, Self::Exchanges].into_iter().find(|apply_to| apply_to.name() == name)
+        Self::EACH.into_iter().find(|apply_to| apply_to.name() == name)
     }
 }
 
@@ -255,9 +269,15 @@ struct CompiledPolicy {
 }
 
 impl CompiledPolicy {
-    fn is_for(&self, what: ApplyTo, name: &str, of_other_type: bool) -> bool {
-        (self.written.apply_to == ApplyTo::All || self.written.apply_to == what)
-            && (!self.of_other_types || of_other_type || what == ApplyTo::Exchanges)
+    /// Whether it is for something of this name: `what` is the only one that names its type alone.
+    fn is_for(&self, what: ApplyTo, name: &str) -> bool {
+        let is_of_type = match self.written.apply_to {
+            ApplyTo::All => true,
+            ApplyTo::Queues => what != ApplyTo::Exchanges,
+            one => one == what,
+        };
+        is_of_type
+            && (!self.of_other_types || what != ApplyTo::ClassicQueues)
             && self.written.pattern.is_in(name.as_bytes())
     }
 }
@@ -371,17 +391,22 @@ impl PolicyTable {
 
     /// What they come to for a queue.
     pub fn of_queue(&mut self, name: &str, arguments: Option<&Table>) -> Option<Arc<EffectivePolicy>> {
-        let declared = arguments.and_then(|arguments| arguments.get(QUEUE_TYPE)).and_then(Value::as_str);
-        self.of(ApplyTo::Queues, name, declared.is_some_and(|declared| declared != "classic"))
+        // As it was declared, even if it became a classic queue.
+        let what = match arguments.and_then(|arguments| arguments.get(QUEUE_TYPE)).and_then(Value::as_str) {
+            None | Some("classic") => ApplyTo::ClassicQueues,
+            Some("quorum") => ApplyTo::QuorumQueues,
+            Some(_) => ApplyTo::Streams,
+        };
+        self.of(what, name)
     }
 
     /// What they come to for an exchange.
     pub fn of_exchange(&mut self, name: &str) -> Option<Arc<EffectivePolicy>> {
-        self.of(ApplyTo::Exchanges, name, false)
+        self.of(ApplyTo::Exchanges, name)
     }
 
-    fn of(&mut self, what: ApplyTo, name: &str, of_other_type: bool) -> Option<Arc<EffectivePolicy>> {
-        let first = |list: &[CompiledPolicy]| list.iter().position(|policy| policy.is_for(what, name, of_other_type));
+    fn of(&mut self, what: ApplyTo, name: &str) -> Option<Arc<EffectivePolicy>> {
+        let first = |list: &[CompiledPolicy]| list.iter().position(|policy| policy.is_for(what, name));
         let pair = (first(&self.policies), first(&self.operator));
         if pair == (None, None) {
             return None;

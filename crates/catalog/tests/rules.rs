@@ -132,6 +132,19 @@ fn what_only_other_types_know_is_for_queues_that_were_declared_as_one() {
 }
 
 #[test]
+fn a_policy_may_be_for_queues_of_one_type() {
+    let mut script = RoutingScript::new();
+    script.run("queue classic; queue quorum durable x-queue-type=quorum; exchange x topic");
+    let only = |apply_to: ApplyTo, name: &str| Policy { apply_to, ..policy(name, "", 1, "max-length=5") };
+    let policies = [only(ApplyTo::Streams, "a"), only(ApplyTo::ClassicQueues, "b"), only(ApplyTo::QuorumQueues, "c")];
+    set(&mut script, &policies, &[only(ApplyTo::Queues, "o")]).expect("sound");
+    let some = |name: &str| Some(name.to_owned());
+    assert_eq!(over(&script, "classic"), [some("b"), some("o")]);
+    assert_eq!(over(&script, "quorum"), [some("c"), some("o")]);
+    assert_eq!(ApplyTo::parse("quorum_queues"), Some(ApplyTo::QuorumQueues));
+}
+
+#[test]
 fn alternates_of_policies_change_routes_at_once() {
     let mut script = RoutingScript::new();
     script.run("queue lost; exchange rest fanout; bind rest '' lost; exchange x topic; exchange own topic alternate-exchange=amq.direct");

@@ -21,7 +21,7 @@ impl EntryReader<'_> {
     pub(crate) fn policy(&self, vhost: Name, name: Name, operator: bool) -> Result<Policy, DefinitionsFault> {
         let apply_to = self.optional_text("apply-to")?.unwrap_or_else(|| ApplyTo::All.name().to_owned());
         let Some(apply_to) = ApplyTo::parse(&apply_to) else {
-            return Err(self.fault("apply-to", format!("it takes queues, exchanges or all, not '{apply_to}'")));
+            return Err(self.fault("apply-to", format!("it takes {}, not '{apply_to}'", ApplyTo::NAMES)));
         };
         let priority = match self.get("priority") {
             None => 0,

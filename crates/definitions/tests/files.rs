@@ -97,7 +97,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (
             policy(", \"definition\": {\"expires\": 1}, \"apply-to\": \"rooms\""),
-            ".policies[0].apply-to: it takes queues, exchanges or all, not 'rooms'",
+            ".policies[0].apply-to: it takes all, queues, exchanges, classic_queues, quorum_queues or streams, not 'rooms'",
         ),
         (
             policy(", \"definition\": {\"expires\": 1}, \"priority\": \"1\""),

@@ -54,7 +54,14 @@ fn uid() -> impl Strategy<Value = QueueUid> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    let apply_to = prop::sample::select(vec![ApplyTo::All, ApplyTo::Queues, ApplyTo::Exchanges]);
+    let apply_to = prop::sample::select(vec![
+        ApplyTo::All,
+        ApplyTo::Queues,
+        ApplyTo::Exchanges,
+        ApplyTo::ClassicQueues,
+        ApplyTo::QuorumQueues,
+        ApplyTo::Streams,
+    ]);
     (name(), name(), ".{0,20}", apply_to, any::<i64>(), table()).prop_map(
         |(vhost, name, pattern, apply_to, priority, definition)| Policy {
             vhost,
