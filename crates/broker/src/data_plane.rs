@@ -1,5 +1,6 @@
 //! The data plane: the objects through which messages pass, from a publish to a consumer and back with a settlement.
 
+use crate::body_sizes::BodySizeStats;
 use crate::confirms::PublisherConfirms;
 use crate::dead_letter_router::{DeadLetterPaths, DeadLetterRouter};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
@@ -25,6 +26,7 @@ pub(crate) struct DataPlane {
     pub has_backlog: bool,
     /// Messages published since the start.
     pub published: u64,
+    pub body_sizes: BodySizeStats,
 }
 
 impl DataPlane {
@@ -37,6 +39,7 @@ impl DataPlane {
             purges: Purges::default(),
             has_backlog: false,
             published: 0,
+            body_sizes: BodySizeStats::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Counts of what happens to messages, each kept by one shard in what it owns. Whoever reads them adds up the shards.
 
+use crate::body_sizes::BodySizeStats;
 use crate::change_list::ChangeList;
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_latency::TimeStats;
@@ -79,6 +80,8 @@ pub struct ShardStats {
     pub channels: ChannelStats,
     /// Of the messages published, those on channels with confirms.
     pub publish_confirm: u64,
+    /// Of the bodies that its clients published, without duplicates and those that are refused unread.
+    pub body_sizes: BodySizeStats,
     /// Of all exchanges.
     pub exchanges: ExchangeStats,
     /// Messages that queues which live here let die, with dead letters and without.

@@ -37,6 +37,7 @@ impl Observer<'_> {
         ShardStats {
             channels: counts.totals,
             publish_confirm: counts.published_confirm,
+            body_sizes: self.data.body_sizes,
             exchanges: counts.exchanges.all,
             dead_lettered: queues.housekeeping.dead_letters.by_reason,
             dropped_dead: queues.housekeeping.dropped_dead,

@@ -115,6 +115,7 @@ impl Publishing<'_> {
             arrived_us: self.data.dispatcher.now_us,
         };
         let channel = self.data.dispatcher.channels.count_publish(key)?;
+        self.data.body_sizes.record(content.body.len());
         let awaited = match &mut channel.mode {
             ChannelMode::Plain => None,
             ChannelMode::Confirm => {

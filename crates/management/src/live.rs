@@ -210,8 +210,9 @@ pub struct GlobalCounts {
     pub dead_lettered_delivery_limit: u64,
     /// Channels that have published.
     pub publishers: u64,
-    /// Bodies of received messages by size: the largest of each class, how many, and the bytes of all.
+    /// Bodies of received messages by size: the largest of each class, and how many; then how many are larger, and the bytes of all.
     pub body_sizes: Vec<(u64, u64)>,
+    pub larger_bodies: u64,
     pub body_bytes: u64,
 }
 

@@ -241,6 +241,7 @@ fn write_body_sizes(out: &mut Vec<u8>, source: &dyn Source) {
             count as f64,
         );
     }
+    count += global.larger_bodies;
     let all = [("protocol", "amqp091"), ("le", "+Inf")];
     write_sample(out, "rabbitmq_message_size_bytes_bucket", &all, count as f64);
     write_sample(out, "rabbitmq_message_size_bytes_sum", &all[..1], global.body_bytes as f64);

@@ -126,7 +126,8 @@ fn every_name_of_the_dashboards_is_there_without_a_login() {
         ("rabbitmq_queues", &[], 4.0),
         ("rabbitmq_message_size_bytes_bucket", &[("le", "64")], 2.0),
         ("rabbitmq_message_size_bytes_bucket", &[("le", "1024")], 3.0),
-        ("rabbitmq_message_size_bytes_bucket", &[("le", "+Inf")], 3.0),
+        ("rabbitmq_message_size_bytes_bucket", &[("le", "+Inf")], 7.0),
+        ("rabbitmq_message_size_bytes_count", &[], 7.0),
     ] {
         assert_eq!(value(&samples, name, labels), Some(expected), "{name} {labels:?}");
     }

@@ -123,6 +123,7 @@ fn each_count_is_kept_once_wherever_queue_publisher_and_consumer_are() {
         let sum = |of: fn(&ShardStats) -> u64| all.iter().map(of).sum::<u64>();
         assert_eq!((sum(|all| all.exchanges.publish_in), sum(|all| all.exchanges.publish_out)), (6, 4));
         assert_eq!((sum(|all| all.publish_confirm), sum(|all| all.queues_declared)), (6, 1));
+        assert_eq!((sum(|all| all.body_sizes.classes[0]), sum(|all| all.body_sizes.sum_bytes)), (6, 9));
         assert_eq!(sum(|all| all.dropped_dead.of(DeadLetterReason::Rejected)), 1);
         assert_eq!((sum(|all| all.connections_opened), sum(|all| all.channels_opened)), (3, 3));
         for at in [owner, publisher, reader] {

@@ -13,7 +13,7 @@ use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::{federation_links, link_key};
 use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
-use broker::{PeekedMessage, QueueReport};
+use broker::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats, PeekedMessage, QueueReport};
 use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
 use definitions::{Json, UnusedSections};
 use federation::{FederationCommand, LinkStatus};
@@ -324,6 +324,8 @@ impl Source for BrokerSource {
         let whole = |of: fn(&ShardTotals) -> u64| total(of).total;
         let messages = channel_messages(|of| all(self.tables.totals(), round, |totals| of(&totals.stats.channels)));
         let QueueSums { waiting, ready_bytes, unacknowledged_bytes, .. } = self.queues;
+        let mut sizes = BodySizeStats::default();
+        self.tables.totals().iter().for_each(|shard| sizes.add(&shard.now().stats.body_sizes));
         let limit = self.broker.memory_limit_bytes;
         let NodeSample { resources, sockets, memory_bytes, .. } = *self.resources.now();
         let ProcessResources { descriptors, descriptors_max, threads, threads_max, disk_free_bytes } = resources;
@@ -361,7 +363,11 @@ impl Source for BrokerSource {
                 dead_lettered_expired: whole(|all| all.stats.dead_lettered.of(Expired)),
                 dead_lettered_rejected: whole(|all| all.stats.dead_lettered.of(Rejected)),
                 dead_lettered_delivery_limit: whole(|all| all.stats.dead_lettered.of(DeliveryLimit)),
-                ..GlobalCounts::default()
+                publishers: self.tables.channel_list.iter().filter(|channel| channel.messages.publish.total > 0).count()
+                    as u64,
+                body_sizes: BODY_SIZE_BOUNDS.into_iter().zip(sizes.classes).collect(),
+                larger_bodies: sizes.classes[BODY_SIZE_CLASSES - 1],
+                body_bytes: sizes.sum_bytes,
             },
             resources: NodeResources {
                 memory_bytes,

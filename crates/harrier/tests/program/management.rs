@@ -355,6 +355,15 @@ fn what_shards_do_is_told_and_what_passed_is_shown() {
         assert!(of("harrier_shard_busy_seconds_total") > 0.0 && of("harrier_shard_idle_seconds_total") > 0.0);
         assert!(of("harrier_shard_round_duration_seconds_count") > 0.0);
     }
+    for (name, labels, wanted) in [
+        ("message_size_bytes_bucket", ",le=\"100\"", 4_096.0),
+        ("message_size_bytes_bucket", ",le=\"100000000\"", 4_096.0),
+        ("message_size_bytes_sum", "", 4_096.0),
+        ("global_publishers", "", 1.0),
+    ] {
+        let found = metric(&metrics, &format!("rabbitmq_{name}{{protocol=\"amqp091\"{labels}}}"));
+        assert_eq!(found, Some(wanted), "{name}{labels}");
+    }
     assert!(metric(&metrics, "harrier_delivery_latency_seconds_count") >= Some(2.0), "one in about a thousand");
     assert!(metric(&metrics, "harrier_memory_bytes{kind=\"resident\"}") > Some(0.0));
     let attempts = broker.get(&format!("/api/auth/attempts/{}", overview["node"].as_str().expect("a name"))).json();

@@ -64,6 +64,7 @@ pub fn source() -> CatalogSource {
     source.queue_counts.insert(queue, counts);
     source.counts.waiting = waiting;
     source.counts.global.body_sizes = vec![(64, 2), (1_024, 1)];
+    source.counts.global.larger_bodies = 4;
     source.counts.messages.publish = RatedCount { total: 15, rate: 2.5 };
     let connection = "127.0.0.1:5000 -> 127.0.0.1:5672".to_owned();
     source.connections.push(LiveConnection {
