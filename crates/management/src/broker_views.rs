@@ -146,8 +146,8 @@ pub fn overview(source: &dyn Source, sees_others: bool) -> Json {
         .put("object_totals", objects.build())
         .int("statistics_db_event_queue", 0)
         .text("node", &facts.node)
-        .put("cluster_tags", Json::List(Vec::new()))
-        .put("node_tags", Json::List(Vec::new()))
+        .put("cluster_tags", empty())
+        .put("node_tags", empty())
         .text("default_queue_type", "classic");
     let (listeners, contexts) = match sees_others {
         true => (listeners(source), contexts(source)),

@@ -79,6 +79,12 @@ fn state(counts: &QueueCounts) -> &'static str {
     }
 }
 
+/// What Erlang would say of a queue's memory: clients demand the keys.
+fn garbage_collection() -> Json {
+    const KEYS: [&str; 5] = ["fullsweep_after", "max_heap_size", "min_bin_vheap_size", "min_heap_size", "minor_gcs"];
+    KEYS.into_iter().fold(JsonObject::new(), |object, key| object.int(key, 0)).build()
+}
+
 fn with_counts(object: JsonObject, source: &dyn Source, queue: &QueueDefinition, counts: &QueueCounts) -> JsonObject {
     let node = &*source.facts().node;
     let object = policies(waiting(object, &counts.waiting), queue.policy.as_deref())
@@ -111,7 +117,7 @@ fn with_counts(object: JsonObject, source: &dyn Source, queue: &QueueDefinition,
         .text("leader", node)
         .put("members", Json::List(vec![Json::text(node)]))
         .put("online", Json::List(vec![Json::text(node)]))
-        .put("garbage_collection", empty())
+        .put("garbage_collection", garbage_collection())
         .put("backing_queue_status", empty());
     match counts.idle_since_ms {
         Some(at) => object.text("idle_since", &iso_time(at)),

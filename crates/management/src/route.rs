@@ -189,6 +189,7 @@ pub enum Handler {
     RebalanceQueues,
     ResetStatistics,
     Shovels,
+    Streams,
     TopicPermission,
     TopicPermissionClear,
     TopicPermissionSet,

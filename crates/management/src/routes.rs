@@ -254,6 +254,15 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/shovels" Monitoring Anywhere Shovels: "Shovels.";
         Get "/api/shovels/{vhost}" Monitoring Vhost Shovels: "The shovels of a virtual host.";
     }
+    "Streams" {
+        Get "/api/stream/connections" Any Anywhere Streams: "Connections of the stream protocol: there are none.";
+        Get "/api/stream/connections/{vhost}" Any Vhost Streams: "Those of a virtual host.";
+        Get "/api/stream/publishers" Any Anywhere Streams: "Publishers of streams: there are none.";
+        Get "/api/stream/publishers/{vhost}" Any Vhost Streams: "Those of a virtual host.";
+        Get "/api/stream/publishers/{vhost}/{queue}" Any Vhost Streams: "Those of a stream.";
+        Get "/api/stream/consumers" Any Anywhere Streams: "Consumers of streams: there are none.";
+        Get "/api/stream/consumers/{vhost}" Any Vhost Streams: "Those of a virtual host.";
+    }
     "Metrics" {
         Get "/metrics" Open Anywhere MetricsAggregated: "Prometheus metrics of the broker.";
         Get "/metrics/per-object" Open Anywhere MetricsPerObject:

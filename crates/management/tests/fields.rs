@@ -43,8 +43,9 @@ const DEMANDED: &[(&str, &str)] = &[
          messages_unacknowledged_details.rate:f messages_ram:i messages_persistent:i message_bytes:i \
          message_bytes_ready:i message_bytes_unacknowledged:i message_bytes_ram:i message_bytes_persistent:i \
          message_stats:o message_stats.publish:i message_stats.publish_details.rate:f message_stats.deliver_get:i \
-         message_stats.deliver_get_details.rate:f slave_nodes:l synchronised_slave_nodes:l garbage_collection:o \
-         backing_queue_status:o leader:s members:l online:l reductions:i",
+         message_stats.deliver_get_details.rate:f slave_nodes:l synchronised_slave_nodes:l garbage_collection.fullsweep_after:i \
+         garbage_collection.max_heap_size:i garbage_collection.min_bin_vheap_size:i garbage_collection.min_heap_size:i \
+         garbage_collection.minor_gcs:i backing_queue_status:o leader:s members:l online:l reductions:i",
     ),
     ("/api/queues?disable_stats=true", "name:s vhost:s type:s durable:b auto_delete:b exclusive:b arguments:o"),
     (
@@ -103,7 +104,7 @@ const DEMANDED: &[(&str, &str)] = &[
          churn_rates.connection_created:i churn_rates.queue_deleted_details.rate:f queue_totals:o \
          queue_totals.messages:i queue_totals.messages_ready_details.rate:f object_totals:o object_totals.queues:i \
          object_totals.connections:i object_totals.channels:i object_totals.consumers:i object_totals.exchanges:i \
-         statistics_db_event_queue:i node:s listeners:l contexts:l exchange_types:l",
+         statistics_db_event_queue:i node:s listeners:l contexts:l exchange_types:l cluster_tags:o node_tags:o",
     ),
     (
         "/api/exchanges",
