@@ -16,6 +16,8 @@ mod attacks;
 #[path = "memory/broker.rs"]
 #[expect(dead_code, reason = "shared with the tests of memory")]
 mod broker;
+#[path = "turns/http_attacks.rs"]
+mod http_attacks;
 #[path = "memory/resident_limit.rs"]
 mod resident_limit;
 #[path = "memory/size.rs"]

@@ -58,9 +58,9 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
         Get "/api/auth/attempts/{node}/source" Monitoring Anywhere AuthAttempts:
             "The same; sources are not told apart.";
         Delete "/api/auth/attempts/{node}" Monitoring Anywhere AuthAttemptsReset:
-            "Sets the counts of logins to the API to zero.";
+            "Sets the counts of logins to zero.";
         Delete "/api/auth/attempts/{node}/source" Monitoring Anywhere AuthAttemptsReset:
-            "Sets the counts of logins to the API to zero.";
+            "Sets the counts of logins to zero.";
         Get "/api/auth/hash_password/{password}" Administrator Anywhere HashPassword:
             "The hash of a password, which the path shows to logs: prefer POST.";
         Post "/api/auth/hash_password" Administrator Anywhere HashPassword: "The hash of the password in the body.";

@@ -6,7 +6,7 @@ use crate::object_history::Reading;
 use crate::sample_range::SampleKind::{self, DataRates, Lengths, MessageRates, NodeStatistics};
 use crate::source::Source;
 use catalog::{ExchangeId, QueueId, VhostId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// An object with numbers that change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,9 +22,9 @@ pub enum SampledObject {
     Channel(String, u16),
 }
 
-/// Connections and channels by their names, if some of them are asked for.
-#[derive(Default)]
+/// Virtual hosts that there are; and connections and channels by their names, if some of them are asked for.
 pub struct LiveObjects<'a> {
+    vhosts: HashSet<VhostId>,
     connections: HashMap<&'a str, &'a LiveConnection>,
     channels: HashMap<(&'a str, u16), &'a LiveChannel>,
 }
@@ -33,10 +33,12 @@ impl<'a> LiveObjects<'a> {
     pub fn of<'b>(source: &'a dyn Source, mut objects: impl Iterator<Item = &'b SampledObject>) -> Self {
         let is_live =
             |object: &SampledObject| matches!(object, SampledObject::Connection(_) | SampledObject::Channel(..));
+        let vhosts = source.catalog().vhosts().map(|(id, _)| id).collect();
         if !objects.any(is_live) {
-            return Self::default();
+            return Self { vhosts, connections: HashMap::new(), channels: HashMap::new() };
         }
         Self {
+            vhosts,
             connections: source.connections().iter().map(|of| (&*of.name, of)).collect(),
             channels: source.channels().iter().map(|of| ((&*of.connection, of.number), of)).collect(),
         }
@@ -72,7 +74,7 @@ pub fn readings(source: &dyn Source, live: &LiveObjects<'_>, object: &SampledObj
             found.all(NodeStatistics, NODE_ZEROS.map(|name| (name, 0)));
         }
         SampledObject::Vhost(id) => {
-            source.catalog().vhosts().find(|(known, _)| known == id)?;
+            live.vhosts.get(id)?;
             let counts = source.vhost_counts(*id);
             found.messages(&counts.messages);
             found.waiting(&counts.waiting);

@@ -3,7 +3,7 @@
 mod support;
 
 use management::limits::ServerLimits;
-use management::{ApiOptions, HttpListener, ServedRoutes, ServerStopper, TlsConfigSource, serve};
+use management::{ApiOptions, DirectRequests, HttpListener, ServedRoutes, ServerStopper, TlsConfigSource, serve};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,9 @@ impl SecureServer {
         let tls = TlsConfigSource::new(move || Arc::clone(&current.lock().expect("nobody has failed")));
         let listeners = vec![HttpListener { listener, routes: ServedRoutes::All, tls: Some(tls) }];
         let run = move || {
-            serve(listeners, Box::new(source()), ApiOptions::default(), limits, stop).expect("the server runs");
+            let (_, requests) = DirectRequests::channel();
+            let source = Box::new(source());
+            serve(listeners, requests, source, ApiOptions::default(), limits, stop).expect("the server runs");
         };
         Self { address, config, stopper: Some(stopper), thread: Some(std::thread::spawn(run)) }
     }

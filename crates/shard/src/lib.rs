@@ -137,5 +137,5 @@ pub use store_check::is_store_damaged;
 pub use store_metrics::{ShardStoreMetrics, StoreMetrics};
 pub use store_opening::StoreOpenError;
 pub use store_options::StoreOptions;
-pub use thread_stats::{MailStats, ThreadStats};
+pub use thread_stats::{LoginStats, MailStats, ThreadStats};
 pub use worker::BrokerDialler;

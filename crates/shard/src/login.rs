@@ -264,12 +264,14 @@ fn finish_login(
     let Some(connection) = sessions.connections.get_mut(slot) else { return };
     match outcome {
         Ok(user) => {
+            sessions.logins.accepted += 1;
             connection.phase = ConnectionPhase::LoggedIn { user };
             if let Some((out, pool)) = sessions.effects.writer(slot) {
                 connection.inbound.login_accepted(out, pool);
             }
         }
         Err(reason) => {
+            sessions.logins.refused += 1;
             let peer = &*connection.link.peer().address;
             tracing::warn!(shard = sessions.options.shard.0, slot = slot.number(), peer, user, reason, "login refused");
             if let Some((out, pool)) = sessions.effects.writer(slot) {

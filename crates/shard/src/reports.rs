@@ -140,6 +140,7 @@ fn totals(sessions: &mut Sessions) -> ShardTotals {
         waiting_bytes: held.waiting_bytes,
         unacknowledged: held.unacknowledged,
         used_bytes,
+        logins: sessions.logins,
         mail: sessions.effects.mailbox.stats(),
         thread: ThreadStats::default(),
     }

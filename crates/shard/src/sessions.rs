@@ -11,6 +11,7 @@ use crate::memory_account::MemoryAccount;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::stamp_check::release_stamps;
+use crate::thread_stats::LoginStats;
 use crate::tokens::TokenOwner;
 use broker::{Broker, ConnectionSlot, Effects};
 use catalog::{Refusal, SessionId, UserId};
@@ -39,6 +40,7 @@ pub(crate) struct Sessions {
     pub effects: ShardEffects,
     pub shared: Arc<SharedState>,
     pub memory: MemoryAccount,
+    pub logins: LoginStats,
 }
 
 /// What follows from the expired timer of a connection.

@@ -26,7 +26,7 @@ use crate::shard_options::ShardOptions;
 use crate::shard_report::ShardReport;
 use crate::shared_state::SharedState;
 use crate::store_metrics::ShardStoreMetrics;
-use crate::thread_stats::ThreadStats;
+use crate::thread_stats::{LoginStats, ThreadStats};
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
@@ -61,7 +61,8 @@ impl Shard {
         if let Some(share) = shared.definition_share(options.shard, 0) {
             broker.catalog_mut().set_definition_share(share);
         }
-        let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared, memory };
+        let (connections, logins) = (Connections::default(), LoginStats::default());
+        let sessions = Sessions { options, connections, broker, effects, shared, memory, logins };
         Shard {
             dispatcher: Dispatcher::new(sessions),
             throttle: PublisherThrottle::default(),
@@ -344,7 +345,7 @@ impl Shard {
 
     fn outcome(&self, now: Instant) -> TickOutcome {
         let sessions = &self.dispatcher.sessions;
-        let Sessions { options, connections, broker, effects, shared, memory } = sessions;
+        let Sessions { options, connections, broker, effects, shared, memory, .. } = sessions;
         let mailbox = &effects.mailbox;
         let is_congested = effects.is_congested();
         if (mailbox.has_arrived(|from| broker.holds_back(from)) && !effects.is_disk_congested())

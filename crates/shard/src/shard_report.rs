@@ -1,7 +1,7 @@
 //! What a shard hands over to a reader outside: its totals, and a piece of what has changed since the reader was last told.
 
 use crate::connection_report::ConnectionReport;
-use crate::thread_stats::{MailStats, ThreadStats};
+use crate::thread_stats::{LoginStats, MailStats, ThreadStats};
 use broker::{BrokerReport, ReportPart, ShardStats};
 use catalog::{SessionId, ShardId};
 
@@ -18,6 +18,8 @@ pub struct ShardTotals {
     pub unacknowledged: u64,
     /// Bytes that the shard uses of message memory.
     pub used_bytes: u64,
+    /// Of its clients.
+    pub logins: LoginStats,
     /// What it has sent to other shards.
     pub mail: MailStats,
     /// Of its thread, if it has one of its own.

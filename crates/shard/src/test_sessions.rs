@@ -69,6 +69,7 @@ pub(crate) fn sessions() -> Sessions {
         effects: ShardEffects::new(Pool::new(PoolOptions::default()), mailbox, 1 << 20, [0; 32]),
         shared,
         memory,
+        logins: crate::thread_stats::LoginStats::default(),
     }
 }
 

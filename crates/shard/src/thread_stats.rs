@@ -1,4 +1,4 @@
-//! What the thread of a shard does with its time, and what passes beside the messages of clients.
+//! What the thread of a shard does with its time, and what it counts beside the messages of clients.
 
 use broker::TimeStats;
 use std::time::Duration;
@@ -28,6 +28,13 @@ impl ThreadStats {
         self.busy_ns += busy.as_nanos() as u64;
         self.waited_ns += waited.as_nanos() as u64;
     }
+}
+
+/// Logins of clients over AMQP, whatever the mechanism.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct LoginStats {
+    pub accepted: u64,
+    pub refused: u64,
 }
 
 /// What one shard has sent to others.

@@ -104,6 +104,17 @@ fn a_reader_outside_sees_queues_connections_and_counts_of_every_shard_and_what_c
     }
     assert!(reader.sum(|totals| totals.mail.messages) >= reader.sum(|totals| totals.mail.batches));
     assert!(reader.sum(|totals| totals.mail.batches) > 0);
+    assert_eq!(reader.sum(|totals| totals.logins.accepted), 4);
+    let wrong = Client::connect(&broker.tcp().replace("guest:guest", "guest:wrong"));
+    assert!(wrong.is_err());
+    eventually(
+        "the login is counted as refused",
+        || {
+            reader.read(&broker);
+            reader.sum(|totals| totals.logins.refused) == 1 && reader.connections.len() == 4
+        },
+        String::new,
+    );
     let kept: u64 = reader.queues.values().map(|queue| queue.ready_bytes + queue.unacknowledged_bytes).sum();
     assert_eq!(kept, 25);
     for connection in reader.connections.values() {

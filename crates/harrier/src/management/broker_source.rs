@@ -33,6 +33,8 @@ use wire::RawProperties;
 
 /// How the API's own logins are counted.
 const HTTP: &str = "http";
+/// How those of the broker's clients are.
+const AMQP: &str = "amqp091";
 
 /// Messages that wait in some queues, and what happened to their messages.
 #[derive(Clone, Copy, Default)]
@@ -71,6 +73,8 @@ pub struct BrokerSource {
     resources: NodeHistory,
     /// To the API itself.
     http_logins: LoginCounts,
+    /// Those of clients that had been counted when the counts were last reset.
+    amqp_logins_reset: LoginCounts,
     random: StdRng,
 }
 
@@ -94,6 +98,7 @@ impl BrokerSource {
             link_statuses: Vec::new(),
             resources: NodeHistory::default(),
             http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
+            amqp_logins_reset: LoginCounts::default(),
             random,
         })
     }
@@ -182,6 +187,9 @@ impl BrokerSource {
                     break self.restart_link(&vhost, &id);
                 }
                 PlannedChange::ResetLoginCounts => {
+                    let whole = |of: fn(&ShardTotals) -> u64| all(self.tables.totals(), 0, of).total;
+                    let (failed, succeeded) = (whole(|all| all.logins.refused), whole(|all| all.logins.accepted));
+                    self.amqp_logins_reset = LoginCounts { protocol: AMQP, failed, succeeded };
                     self.http_logins = LoginCounts { protocol: HTTP, ..LoginCounts::default() };
                     break Ok(ActionOutcome::Done);
                 }
@@ -330,6 +338,11 @@ impl Source for BrokerSource {
         let NodeSample { resources, sockets, memory_bytes, .. } = *self.resources.now();
         let ProcessResources { descriptors, descriptors_max, threads, threads_max, disk_free_bytes } = resources;
         let disk_free_limit_bytes = self.broker.disk_free_limit_bytes;
+        let amqp_logins = LoginCounts {
+            protocol: AMQP,
+            failed: whole(|all| all.logins.refused).saturating_sub(self.amqp_logins_reset.failed),
+            succeeded: whole(|all| all.logins.accepted).saturating_sub(self.amqp_logins_reset.succeeded),
+        };
         use broker::DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
         BrokerCounts {
             waiting,
@@ -386,7 +399,7 @@ impl Source for BrokerSource {
             has_memory_alarm: self.broker.shared.used_bytes() > limit,
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
-            logins: vec![self.http_logins],
+            logins: vec![amqp_logins, self.http_logins],
             ..BrokerCounts::default()
         }
     }

@@ -41,6 +41,8 @@ struct KnownConnection {
 struct ShardClock {
     round: Round,
     told_us: u64,
+    /// The round in which it last told everything anew: what is told of then for the first time may be old.
+    anew_in: u64,
 }
 
 impl ShardClock {
@@ -88,6 +90,11 @@ impl LiveTables {
         }
         let round = self.clocks[at].round(self.round + 1, time_us);
         self.totals[at].update(report.totals, round);
+        let clock = &mut self.clocks[at];
+        if report.connections.begins_anew || report.broker.queues.begins_anew || report.broker.channels.begins_anew {
+            clock.anew_in = round.number;
+        }
+        let is_new = clock.anew_in != round.number;
         if report.connections.begins_anew {
             self.connections.retain(|id, _| id.shard.0 != shard);
         }
@@ -99,7 +106,7 @@ impl LiveTables {
                     known.report = connection;
                 }
                 None => {
-                    let known = KnownConnection { traffic: Rated::begin(traffic), report: connection };
+                    let known = KnownConnection { traffic: first(traffic, round, is_new), report: connection };
                     self.connections.insert(known.report.id, known);
                 }
             }
@@ -122,8 +129,8 @@ impl LiveTables {
                 None => {
                     let known = KnownQueue {
                         home: shard,
-                        stats: Rated::begin(queue.stats),
-                        waiting: Rated::begin(WaitingStats::of(&queue)),
+                        stats: first(queue.stats, round, is_new),
+                        waiting: first(WaitingStats::of(&queue), round, is_new),
                         active_us: time_us,
                         report: queue,
                     };
@@ -145,7 +152,7 @@ impl LiveTables {
                     known.report = channel;
                 }
                 None => {
-                    let stats = Rated::begin(channel.stats);
+                    let stats = first(channel.stats, round, is_new);
                     let key = (shard, channel.key);
                     self.channels.insert(key, KnownChannel { report: channel, stats, active_us: time_us });
                 }
@@ -246,6 +253,11 @@ impl LiveTables {
             (&known.report, waiting, messages)
         })
     }
+}
+
+/// What is known of an object that is told of for the first time.
+fn first<T: Copy + Default>(stats: T, round: Round, is_new: bool) -> Rated<T> {
+    if is_new { Rated::appeared(stats, round) } else { Rated::begin(stats) }
 }
 
 pub fn add(a: RatedCount, b: RatedCount) -> RatedCount {

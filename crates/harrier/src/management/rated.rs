@@ -25,6 +25,16 @@ impl<T: Copy> Rated<T> {
         Rated { now: stats, before: stats, changed_in: Round::default() }
     }
 
+    /// An object that was not there in the round before: all that it has counted is of this one.
+    pub fn appeared(stats: T, round: Round) -> Self
+    where
+        T: Default,
+    {
+        let mut rated = Rated::begin(T::default());
+        rated.update(stats, round);
+        rated
+    }
+
     /// The object has changed. It may be told of several times in one round.
     pub fn update(&mut self, stats: T, round: Round) {
         if self.changed_in.number != round.number {
@@ -153,6 +163,17 @@ mod tests {
         assert_eq!(told(&rated, 2), (16, 0.0));
         rated.update(18, round(2));
         assert_eq!(told(&rated, 2), (18, 1.0));
+    }
+
+    #[test]
+    fn all_that_a_new_object_has_counted_is_of_the_round_in_which_it_appeared() {
+        let mut rated = Rated::appeared(3u64, Round { number: 4, seconds: 2.0 });
+        assert_eq!(rated.count(4, |count| *count).rate, 1.5);
+        assert_eq!(rated.count(5, |count| *count).rate, 0.0);
+        rated.update(4, Round { number: 5, seconds: 1.0 });
+        assert_eq!(rated.count(5, |count| *count).rate, 1.0);
+        // Before the first round nobody knows how long it took.
+        assert_eq!(Rated::appeared(3u64, Round { number: 1, seconds: 0.0 }).count(1, |count| *count).rate, 0.0);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 pub const USELESS: &str = "useless";
 
 /// Users of every broker here: `guest`, and one without any permission.
-pub const CONFIGURATION: &str = "[[user]]\nname = \"guest\"\npassword = \"guest\"\n[[permission]]\nuser = \"guest\"\n\
+pub const CONFIGURATION: &str = "[[user]]\nname = \"guest\"\npassword = \"guest\"\ntags = [\"administrator\"]\n[[permission]]\nuser = \"guest\"\n\
      vhost = \"/\"\nconfigure = \".*\"\nwrite = \".*\"\nread = \".*\"\n[[user]]\nname = \"useless\"\npassword = \"useless\"\n\
      [[permission]]\nuser = \"useless\"\nvhost = \"/\"\nconfigure = \"\"\nwrite = \"\"\nread = \"\"\n";
 
@@ -19,6 +19,8 @@ pub struct LimitedBroker {
     pub child: Child,
     lines: Receiver<String>,
     pub address: String,
+    /// Where its management API is.
+    pub api: String,
     /// Once it is ready.
     limit: Option<ResidentLimit>,
     pub configuration: PathBuf,
@@ -45,6 +47,7 @@ impl LimitedBroker {
         }
         let child = command
             .args(["broker", "--listen", "127.0.0.1:0", "--shards", "1", "--log-format", "json"])
+            .args(["--management-listen", "127.0.0.1:0", "--metrics-listen", "none"])
             .args(["--memory-limit", &format!("{limit_mib}MiB")])
             .arg("--config")
             .arg(&configuration)
@@ -57,10 +60,21 @@ impl LimitedBroker {
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut broker = LimitedBroker { child, lines, address: String::new(), limit: None, configuration, state };
+        let mut broker = LimitedBroker {
+            child,
+            lines,
+            address: String::new(),
+            api: String::new(),
+            limit: None,
+            configuration,
+            state,
+        };
         let ready = broker.await_line("harrier broker is ready");
-        let addresses = ready.split_once("\"addresses\":\"").and_then(|(_, rest)| rest.split_once('"'));
-        broker.address = addresses.expect("its addresses").0.to_owned();
+        let text = |key: &str| {
+            let (_, rest) = ready.split_once(&format!("\"{key}\":\"")).unwrap_or_else(|| panic!("no {key} in {ready}"));
+            rest.split('"').next().unwrap_or_default().to_owned()
+        };
+        (broker.address, broker.api) = (text("addresses"), text("management"));
         broker.limit = Some(ResidentLimit::at_rest(broker.child.id(), limit_mib));
         broker
     }

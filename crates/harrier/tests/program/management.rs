@@ -367,7 +367,17 @@ fn what_shards_do_is_told_and_what_passed_is_shown() {
     assert!(metric(&metrics, "harrier_delivery_latency_seconds_count") >= Some(2.0), "one in about a thousand");
     assert!(metric(&metrics, "harrier_memory_bytes{kind=\"resident\"}") > Some(0.0));
     let attempts = broker.get(&format!("/api/auth/attempts/{}", overview["node"].as_str().expect("a name"))).json();
-    assert_eq!((&attempts[0]["protocol"], &attempts[0]["auth_attempts_failed"]), (&"http".into(), &0.into()));
+    let counted =
+        |at: usize| ["protocol", "auth_attempts_succeeded", "auth_attempts_failed"].map(|key| &attempts[at][key]);
+    assert_eq!(counted(0), [&Value::from("amqp091"), &1.into(), &0.into()]);
+    assert_eq!((counted(1)[0], counted(1)[2]), (&"http".into(), &0.into()));
+    let node = overview["node"].as_str().expect("a name");
+    let reset = request(&broker.api, "DELETE", &format!("/api/auth/attempts/{node}"), GUEST, "");
+    assert_eq!(reset.status, 204);
+    let attempts = broker.get(&format!("/api/auth/attempts/{node}")).json();
+    // The request that asks is counted itself.
+    let succeeded = |at: usize| attempts[at]["auth_attempts_succeeded"].clone();
+    assert_eq!((succeeded(0), succeeded(1)), (0.into(), 1.into()));
     client.close().expect("closed");
 }
 
