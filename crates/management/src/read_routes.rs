@@ -132,7 +132,8 @@ impl Reader<'_> {
             H::CheckProtocolListener => health::protocol_listener(self.source, self.matched),
             H::CheckCertificate => health::certificate_expiration(self.source, self.matched),
             H::FederationLinks => self.federation_links(),
-            H::Shovels | H::Streams => self.list(Vec::new()),
+            H::Shovels => self.list(Vec::new()),
+            H::Streams => self.scope().and_then(|_| self.list(Vec::new())),
             H::MetricsAggregated | H::MetricsPerObject | H::MetricsDetailed => {
                 Ok(metrics_request::answer(self.matched.route.handler, self.query, self.requests))
             }

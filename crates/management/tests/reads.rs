@@ -76,6 +76,9 @@ fn a_list_has_what_the_user_may_see_in_order() {
         ("guest", "/api/user-limits/guest", "value", ""),
         ("guest", "/api/shovels", "name", ""),
         ("guest", "/api/federation-links", "name", ""),
+        ("guest", "/api/stream/connections", "name", ""),
+        ("guest", "/api/stream/publishers/%2F/q", "name", ""),
+        ("guest", "/api/stream/consumers/%2F", "name", ""),
         ("guest", "/api/queues?name=ORD&page=1", "name", "my orders, orders"),
         ("guest", "/api/queues?name=%5Eord&use_regex=true", "name", "orders"),
         ("guest", "/api/queues?sort=messages&sort_reverse=true&page=1&page_size=1", "name", "orders"),
@@ -123,7 +126,8 @@ fn what_is_not_there_or_not_allowed_has_its_status() {
         ("guest", "/api/health/checks/port-listener/none", 400),
         ("guest", "/api/health/checks/protocol-listener/nonsense", 400),
         ("guest", "/api/health/checks/certificate-expiration/1/eons", 400),
-        ("guest", "/api/stream/publishers", 404),
+        ("guest", "/api/stream/publishers/nowhere", 404),
+        ("guest", "/api/stream/publishers/%2F/q/more", 404),
         ("guest", "/page", 404),
     ] {
         let answer = server.get(user, path);
