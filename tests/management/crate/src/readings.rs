@@ -5,6 +5,7 @@ use crate::{Api, BUSY, Outcome, ensure};
 use rabbitmq_http_client::blocking_api::Result;
 use rabbitmq_http_client::commons::{PaginationParams, PolicyTarget, SupportedProtocol};
 use rabbitmq_http_client::responses::ReachabilityProbeOutcome;
+use std::error::Error;
 use std::fmt::Debug;
 
 /// What is answered is a list that must not be empty.
@@ -20,7 +21,7 @@ fn any<T: Debug>(found: Result<T>) -> Outcome {
 
 pub fn check(api: &Api, report: &mut Report) {
     let page = PaginationParams::first_page(50);
-    let node = || -> Result<String> { Ok(api.overview()?.node) };
+    let node = || -> std::result::Result<String, Box<dyn Error>> { Ok(api.overview()?.node) };
     report.check("overview", || {
         let found = api.overview()?;
         ensure(!found.listeners.is_empty() && found.object_totals.queues >= 3, || format!("{found:?}"))
