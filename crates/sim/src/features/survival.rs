@@ -347,7 +347,9 @@ impl ShadowModel {
         let pending = all.filter(|&(at, copy)| self.is_pending(at, copy));
         let pairs = pending.filter_map(|(at, copy)| {
             let (message, origin) = self.paths.before(copy)?;
-            Some([(at, copy), (origin, message)])
+            // What damage took cannot come again, and its dead letter may not have been stored.
+            let is_lost = self.queues[origin].survival.has_lost(message);
+            (!is_lost).then_some([(at, copy), (origin, message)])
         });
         pairs.collect()
     }

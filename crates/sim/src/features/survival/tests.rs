@@ -245,6 +245,23 @@ fn a_rejected_message_is_a_dead_letter_or_comes_again() {
 }
 
 #[test]
+fn a_rejected_message_that_damage_took_is_owed_in_neither_place() {
+    let (mut model, [durable, _]) = model();
+    let target = model.add_queue("dead".into(), None, false);
+    (model.queues[target].durable, model.queues[target].life.made) = (true, Some(1));
+    model.queues[durable].traits.dead = Some(target);
+    for id in [1, 2] {
+        model.confirm(id, true).expect("it is routed");
+        model.queues[durable].owed.remove(&id);
+        model.dead_letter(durable, id);
+    }
+    model.crash(Vec::new(), None);
+    model.queues[durable].survival.lose(&[1].into());
+    let left = model.pending_alternatives();
+    assert_eq!(left.iter().map(|[_, origin]| *origin).collect::<Vec<_>>(), [(durable, 2)]);
+}
+
+#[test]
 fn a_purged_message_is_gone_for_good_unless_somebody_may_have_had_it() {
     for (had, purged) in [(false, true), (true, false)] {
         let (mut model, [durable, _]) = model();
