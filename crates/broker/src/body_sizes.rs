@@ -15,13 +15,21 @@ pub struct BodySizeStats {
 }
 
 impl BodySizeStats {
-    /// One more body. Most are small, and have their class after the first comparisons.
+    /// One more body. The smallest, of which there are most, take one comparison and no call.
     #[inline]
     pub fn record(&mut self, bytes: usize) {
         let bytes = bytes as u64;
-        let class = BODY_SIZE_BOUNDS.iter().position(|&bound| bytes <= bound).unwrap_or(BODY_SIZE_CLASSES - 1);
-        self.classes[class] += 1;
         self.sum_bytes += bytes;
+        if bytes <= BODY_SIZE_BOUNDS[0] {
+            self.classes[0] += 1;
+        } else {
+            self.record_larger(bytes);
+        }
+    }
+
+    #[cold]
+    fn record_larger(&mut self, bytes: u64) {
+        self.classes[BODY_SIZE_BOUNDS.partition_point(|&bound| bound < bytes)] += 1;
     }
 
     pub fn add(&mut self, other: &BodySizeStats) {
