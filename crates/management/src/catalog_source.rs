@@ -122,6 +122,8 @@ impl CatalogSource {
 impl Source for CatalogSource {
     fn refresh(&mut self) {}
 
+    fn follow(&mut self, _: bool) {}
+
     fn begin_request(&mut self) {}
 
     fn catalog(&self) -> &Catalog {

@@ -359,7 +359,10 @@ async fn serve_routed(
         return serve_login(open, peer, headers, request, body).await;
     }
     let identity = match request.needs_login() {
-        true => Some(shared.logins.identify(peer, headers).await?),
+        true => {
+            shared.source.borrow_mut().follow(false);
+            Some(shared.logins.identify(peer, headers).await?)
+        }
         false => None,
     };
     if identity.is_some_and(|identity| identity.is_by_cookie) && request.is_change() {
@@ -438,7 +441,7 @@ async fn answer_directly(shared: &Shared, request: DirectRequest) -> Result<Answ
         Err(answer) => return Ok(answer),
     };
     // The replica may not yet have the user, who has just been made.
-    shared.source.borrow_mut().refresh();
+    shared.source.borrow_mut().follow(true);
     let user = shared.source.borrow().catalog().user_by_name(&user).map(|(id, _)| id);
     let user = user.ok_or_else(ApiError::login_failed)?;
     answer_request(shared, &routed, Some(user), DIRECT_PEER, &body).await
@@ -469,6 +472,7 @@ async fn serve_login(
         return Ok(Answer::empty(204).with_header("set-cookie", cookie(None)));
     }
     let body = read_body(body, shared.limits.body_bytes_max.min(LOGIN_BODY_BYTES_MAX), &shared.limits).await?;
+    shared.source.borrow_mut().follow(false);
     let user = logins.prove(peer, &authenticator::credentials_of_body(&body)?).await?;
     let viewer = Viewer::of(&**shared.source.borrow(), user).ok_or_else(ApiError::login_failed)?;
     if !viewer.tags.is_any() {

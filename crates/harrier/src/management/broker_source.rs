@@ -5,7 +5,7 @@
 use crate::management::ManagedBroker;
 use crate::management::clock::{now, now_ms};
 use crate::management::live_tables::{LiveTables, add};
-use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
+use crate::management::management_limits::{FIRST_ROUND_TIMEOUT, RESUBSCRIPTION_PAUSE};
 use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::process_resources::ProcessResources;
 use crate::management::rated::{Rated, channel_messages};
@@ -29,6 +29,7 @@ use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 use wire::RawProperties;
 
 /// How the API's own logins are counted.
@@ -57,10 +58,23 @@ impl QueueSums {
     }
 }
 
+/// What a lost replica of the definitions is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReplicaDemand {
+    None,
+    /// An answer, which may be a little older.
+    Reading,
+    /// A change is planned with it, or was made.
+    Change,
+}
+
 /// A running broker as a source.
 pub struct BrokerSource {
     broker: ManagedBroker,
     replica: Box<CatalogReplica>,
+    /// It gets no more changes.
+    is_replica_lost: bool,
+    subscribed_at: Instant,
     kept: UnusedSections,
     reader: ReportReader,
     sessions: SessionWorker,
@@ -96,6 +110,8 @@ impl BrokerSource {
             vhosts: HashMap::new(),
             links: Vec::new(),
             link_statuses: Vec::new(),
+            is_replica_lost: false,
+            subscribed_at: now(),
             resources: NodeHistory::default(),
             http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             amqp_logins_reset: LoginCounts::default(),
@@ -103,18 +119,37 @@ impl BrokerSource {
         })
     }
 
-    /// Makes the changes that have come. A replica that is lost is taken anew.
-    fn follow_definitions(&mut self) {
+    /// Makes the changes that have come. A replica that is lost, since more of them came than wait for it, is taken anew if that is
+    /// wanted: the shard that makes changes copies all definitions for it, and does nothing else meanwhile.
+    fn follow_definitions(&mut self, wanted: ReplicaDemand) {
         loop {
-            match self.replica.apply(DEFINITION_UPDATES_MAX, |_, _| {}) {
-                Ok(made) if made < DEFINITION_UPDATES_MAX => return,
-                Ok(_) => {}
-                Err(_) => match self.broker.operator.subscribe_definitions() {
+            if self.is_replica_lost {
+                let is_due = match wanted {
+                    ReplicaDemand::None => false,
+                    ReplicaDemand::Reading => now().duration_since(self.subscribed_at) >= RESUBSCRIPTION_PAUSE,
+                    ReplicaDemand::Change => true,
+                };
+                if !is_due {
+                    return;
+                }
+                match self.broker.operator.subscribe_definitions() {
                     Some(replica) => self.replica = replica,
                     // The broker ends.
                     None => return,
-                },
+                }
+                (self.is_replica_lost, self.subscribed_at) = (false, now());
             }
+            match self.replica.apply(DEFINITION_UPDATES_MAX, |_, _| {}) {
+                Ok(made) if made < DEFINITION_UPDATES_MAX => return,
+                Ok(_) => {}
+                Err(_) => self.is_replica_lost = true,
+            }
+        }
+    }
+
+    fn take_steps(&mut self) {
+        while let Ok(step) = self.reader.try_next() {
+            self.take(step);
         }
     }
 
@@ -146,6 +181,7 @@ impl BrokerSource {
     fn carry_out(&mut self, action: &Action, reply: ActionReply) {
         // The configuration may have been read again since the last round.
         self.kept = self.broker.ineffective.get();
+        self.follow_definitions(ReplicaDemand::Change);
         let mut is_second = false;
         let outcome = loop {
             let change = match plan(self, action) {
@@ -205,7 +241,7 @@ impl BrokerSource {
         }
         let refusals = self.broker.operator.define(definitions);
         let refusals = refusals.ok_or_else(|| ApiError::unavailable("the broker stops"))?;
-        self.follow_definitions();
+        self.follow_definitions(ReplicaDemand::Change);
         refusals.first().map_or(Ok(()), |refusal| Err(ApiError::of_refusal(refusal)))
     }
 
@@ -294,15 +330,18 @@ fn sum(a: MessageCounts, b: MessageCounts) -> MessageCounts {
 
 impl Source for BrokerSource {
     fn refresh(&mut self) {
-        self.follow_definitions();
-        while let Ok(step) = self.reader.try_next() {
-            self.take(step);
-        }
+        self.follow_definitions(ReplicaDemand::None);
+        self.take_steps();
+    }
+
+    fn follow(&mut self, is_urgent: bool) {
+        self.follow_definitions(if is_urgent { ReplicaDemand::Change } else { ReplicaDemand::Reading });
     }
 
     fn begin_request(&mut self) {
         let is_old = self.reader.look();
-        self.refresh();
+        self.follow_definitions(ReplicaDemand::Reading);
+        self.take_steps();
         if is_old {
             // The reader does not pause before its first round; a step that does not come in time comes with the next request.
             let deadline = now() + FIRST_ROUND_TIMEOUT;

@@ -17,6 +17,10 @@ pub const LOOKING_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time that the first request after such a pause waits for numbers of now; it is answered with older ones then.
 pub const FIRST_ROUND_TIMEOUT: Duration = Duration::from_millis(250);
 
+/// The time between two copies of all definitions for answers, while more changes come than are followed: a copy of a million bindings
+/// holds the shard that makes changes for a tenth of a second.
+pub const RESUBSCRIPTION_PAUSE: Duration = Duration::from_secs(10);
+
 /// Requests for messages that wait for their thread; the next one gets 503.
 pub const SESSION_TASKS_WAITING_MAX: usize = 64;
 
