@@ -186,6 +186,29 @@ fn a_draw_ends_although_seats_change_all_the_time() {
     assert!(found.len() == 1 && pieces.len() < 40, "{} pieces", pieces.len());
 }
 
+/// Each piece would begin with the binding at which the one before has stopped, and others are made instead.
+#[test]
+fn a_search_of_headers_ends_although_the_binding_where_it_stops_goes_each_time() {
+    for headers_of_message in [2, 200] {
+        let mut script = RoutingScript::new();
+        script.run("exchange x headers");
+        for number in 0..40 {
+            script.run(&format!("queue q{number}; bind x '' q{number} a=1"));
+        }
+        let names: Vec<_> = (0..headers_of_message).map(|number| format!("h{number}=1")).collect();
+        let all: Vec<_> = std::iter::once("a=1").chain(names.iter().map(String::as_str)).collect();
+        let properties = headers(&all);
+        let search = Search { exchange: "x", key: "", properties: &properties, work_max: 1 };
+        let (pieces, found) = search.in_pieces(&mut script, |script, _| {
+            // All of them: wherever it has stopped, that is gone.
+            for number in 0..40 {
+                script.run(&format!("unbind x '' q{number} a=1; bind x '' q{number} a=1"));
+            }
+        });
+        assert!(found.len() == 40 && pieces.len() < 100, "{} pieces find {}", pieces.len(), found.len());
+    }
+}
+
 #[test]
 fn a_divided_search_finds_what_stays_while_bindings_come_and_go() {
     let patterns = patterns(5);

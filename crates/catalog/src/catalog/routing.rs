@@ -316,6 +316,7 @@ impl Catalog {
             RoutingTable::Headers { size } => {
                 decided = RouteDependence::ByMessage;
                 let headers = properties.headers().unwrap_or_default();
+                cursor.headers_restarts += u32::from(self.headers.has_lost(&self.bindings, &cursor.headers));
                 let (from, limits) = ((index, from, *size), (&mut cursor.headers, work_max));
                 let (units, is_whole) = self.headers.route(&self.bindings, from, headers, limits, targets);
                 (work, is_done) = (work + units, is_whole);

@@ -167,6 +167,15 @@ impl HeadersIndex {
         self.message.clear();
     }
 
+    /// Whether the binding is gone at which a search has stopped: it begins anew then.
+    pub fn has_lost(&self, bindings: &BindingTable, cursor: &HeadersCursor) -> bool {
+        match *cursor {
+            HeadersCursor::Begin | HeadersCursor::List(_, None) => false,
+            HeadersCursor::Binding(mark) => bindings.find_mark(mark).is_none(),
+            HeadersCursor::List(_, Some(mark)) => self.lists.find(mark, bindings).is_none(),
+        }
+    }
+
     /// Appends where the bindings of an exchange lead that the message satisfies, until so much work is done, and looks at as many
     /// as it has read headers in any case. `size` is the sum of [`size_of_binding`]. Answers with the work, and whether all were looked at; if
     /// not, the cursor has where it goes on. A binding may come twice if others have gone since.
