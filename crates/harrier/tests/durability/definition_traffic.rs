@@ -119,11 +119,9 @@ impl DefinitionTraffic {
         let (text, definitions) = configuration(self.next);
         self.next = (self.next + 1) % CONFIGURATIONS;
         let stays = |name: &str| name.starts_with("vhosts ") || name.starts_with("parameters vhost-limits ");
-        // A policy list takes the place of another one.
-        let mut gone: Vec<String> = ledger.names("policies").map(|name| format!("policies {name}")).collect();
-        gone.extend(self.configured.keys().filter(|name| !stays(name)).cloned());
-        gone.retain(|name| !definitions.contains_key(name));
-        let changes = gone.into_iter().map(|name| (name, None));
+        let gone: Vec<String> = self.configured.keys().filter(|name| !stays(name)).cloned().collect();
+        let changes = gone.into_iter().filter(|name| !definitions.contains_key(name)).collect::<Vec<_>>();
+        let changes = changes.into_iter().map(|name| (name, None));
         let open = ledger.change(changes.chain(definitions.clone().into_iter().map(|(name, text)| (name, Some(text)))));
         self.configured = definitions;
         (text, open)
