@@ -242,9 +242,7 @@ impl Api {
         source.act(Action { user, user_name, salt, kind }, reply);
         Ok(ApiReply::Later(outcome))
     }
-}
 
-impl Api {
     /// Counts are since the start of the broker, and stay: what is reset is the past that samples show.
     fn reset_statistics(&self, source: &dyn Source, matched: &RouteMatch) -> Result<Answer, ApiError> {
         if matched.get("node").is_some_and(|node| node != source.facts().node) {
