@@ -167,10 +167,9 @@ impl Heap {
 
 #[cfg(test)]
 mod tests {
-    use super::{Heap, heap_bytes, rounded_bytes, thread_heap_bytes};
+    use super::{Heap, rounded_bytes, thread_heap_bytes};
     use crate::limits::{HEAP_MAPPED_BYTES_MIN, HEAP_REPORT_BYTES};
     use std::alloc::{GlobalAlloc, Layout};
-    use std::sync::atomic::AtomicPtr;
 
     /// Miri is some thousand times slower, and has no mappings.
     const LARGE_BYTES: usize = if cfg!(miri) { 4096 } else { HEAP_MAPPED_BYTES_MIN };
@@ -227,24 +226,5 @@ mod tests {
             unsafe { Heap.dealloc(block, layout(bytes)) };
         }
         assert_eq!(thread_heap_bytes(), others);
-    }
-
-    #[test]
-    fn what_one_thread_allocates_and_another_frees_is_counted_once() {
-        let bytes = 64 * HEAP_REPORT_BYTES;
-        let layout = Layout::from_size_align(bytes, 16).expect("a layout");
-        let before = heap_bytes();
-        // SAFETY: the size is not zero.
-        let block = unsafe { Heap.alloc(layout) };
-        assert!(!block.is_null());
-        let with_block = heap_bytes();
-        assert!(with_block.abs_diff(before + bytes) <= HEAP_REPORT_BYTES, "{before} {with_block}");
-        let block = AtomicPtr::new(block);
-        let freed = std::thread::spawn(move || {
-            // SAFETY: it was allocated above with this layout, and nobody else uses it.
-            unsafe { Heap.dealloc(block.into_inner(), layout) };
-        });
-        freed.join().expect("the thread ends");
-        assert!(heap_bytes().abs_diff(before) <= HEAP_REPORT_BYTES, "{before} {}", heap_bytes());
     }
 }
