@@ -64,6 +64,19 @@ pub const PERF_RECOVER_MEMORY_DIVISOR: u64 = 4;
 pub const PERF_RECOVER_MESSAGE_BYTES: u64 = 256;
 /// Messages without a confirm while `perf` fills the queue of a broker that it kills.
 pub const PERF_RECOVER_WINDOW: u64 = 20_000;
+/// Runs of `perf` for what differs by a few hundredths.
+pub const PERF_MANAGEMENT_RUNS_MIN: usize = 7;
+/// How often `perf` scrapes a broker and asks what its page asks.
+pub const PERF_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Queues, and connections, that `perf` lists by pages; and queues that it lists whole.
+pub const PERF_LISTED_OBJECTS: usize = 10_000;
+pub const PERF_LISTED_QUEUES_MANY: u64 = 100_000;
+/// Messages a second of the client beside those who look, and how many of them may be without a confirm.
+pub const PERF_BYSTANDER_RATE: f64 = 20_000.0;
+pub const PERF_BYSTANDER_WINDOW: u64 = 20_000;
+/// How long `perf` waits for an answer over HTTP, and how long the answer may be.
+pub const PERF_HTTP_WAIT: Duration = Duration::from_secs(60);
+pub const PERF_HTTP_ANSWER_BYTES_MAX: u64 = 512 << 20;
 /// Default number of messages in a backlog that outlives its broker.
 pub const RECOVER_MESSAGES_DEFAULT: u64 = 1_000_000;
 /// Default number of body bytes in such a backlog.

@@ -21,6 +21,16 @@ pub fn raise_for(connections: usize) -> Result<(), String> {
     setrlimit(Resource::RLIMIT_NOFILE, needed, hard).map_err(|error| format!("open files: {error}"))
 }
 
+/// Raises the limit as far as it may be raised; returns how many files may be open then.
+///
+/// # Errors
+/// The limit can be neither read nor raised.
+pub(crate) fn raise_to_hard_limit() -> Result<u64, String> {
+    let (_soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("open files: {error}"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| format!("open files: {error}"))?;
+    Ok(hard)
+}
+
 /// Consumers and the publishers' own connections can end up in one process: the broker.
 fn needed(connections: usize) -> u64 {
     2 * connections as u64 + OTHERS

@@ -4,7 +4,9 @@ mod broker_goals;
 mod certificate;
 mod durable;
 mod features;
+mod http_observer;
 pub(crate) mod interleaved;
+mod management;
 mod memory;
 pub(crate) mod perf_table;
 mod tls;
@@ -33,7 +35,12 @@ const OPTIONS: &[OptionSpec] = &[
     option("latency-cpus", None, "PLACES", "placement for round trips (default broker=0,publisher=1,consumer=1)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
     option("seconds", None, "N", "length of each run (default 2)"),
-    option("only", None, "PARTS", "of throughput,large,latency,fanout,topic,pairs,shards,memory,features,tls,durable"),
+    option(
+        "only",
+        None,
+        "PARTS",
+        "of throughput,large,latency,fanout,topic,pairs,shards,memory,features,tls,management,durable",
+    ),
     option("dir", Some('d'), "FOLDER", "where stores are made for `durable` (default: the system's temporary folder)"),
     option("recover", None, "N", "messages that wait when a broker is killed for `durable` (default 10000000)"),
     option("write", None, "", "write docs/measurements/DATE-perf.md and .json"),
@@ -41,8 +48,20 @@ const OPTIONS: &[OptionSpec] = &[
     option("help", Some('h'), "", "this text"),
 ];
 
-const PARTS: &[&str] =
-    &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory", "features", "tls", "durable"];
+const PARTS: &[&str] = &[
+    "throughput",
+    "large",
+    "latency",
+    "fanout",
+    "topic",
+    "pairs",
+    "shards",
+    "memory",
+    "features",
+    "tls",
+    "management",
+    "durable",
+];
 
 /// State shared by the parts of the comparison.
 struct PerfRun {
@@ -139,6 +158,7 @@ impl PerfRun {
             "shards" => self.shards(),
             "features" => self.features(),
             "tls" => self.tls(),
+            "management" => self.management(),
             "durable" => self.durable(),
             _ => self.memory(),
         }

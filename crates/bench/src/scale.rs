@@ -6,6 +6,7 @@ use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Tab
 use wire::DeliveryTag;
 
 use crate::arguments::{OptionSpec, ParsedOptions, help, option};
+use crate::open_files;
 use crate::placement::{CpuList, CpuPlacement};
 use crate::role::connect;
 use crate::role_protocol::{LoadSegment, TrafficShape};
@@ -153,7 +154,7 @@ pub fn run(words: &[String]) -> Result<(), String> {
         broken += usize::from(!kept);
         put(&format!("{} {text}\n", if kept { "ok" } else { "not ok" }))
     };
-    let open_files = raise_open_files()?;
+    let open_files = open_files::raise_to_hard_limit()?;
     for (object, count) in [
         (ScaledObject::Connections, 10_000),
         (ScaledObject::Queues, 100_000),
@@ -230,12 +231,4 @@ fn drain(url: &str, count: usize) -> Result<u64, String> {
         Ok(received)
     };
     consume().map_err(|error| error.to_string())
-}
-
-/// Raises the limit on open files of this program and its children as far as the system allows, and returns it.
-fn raise_open_files() -> Result<u64, String> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (_soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| error.to_string())?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| error.to_string())?;
-    Ok(hard)
 }

@@ -16,7 +16,7 @@ pub(super) const LARGE: usize = 64 * KIB;
 const MIB: usize = 1_024 * KIB;
 
 /// Scenario with confirms and acknowledgements.
-fn confirmed() -> Scenario {
+pub(super) fn confirmed() -> Scenario {
     Scenario { confirm_window: 1_000, ack_every: 100, ..Scenario::default() }
 }
 

@@ -39,7 +39,7 @@ fn confirmed(window: u64, ack_every: u64) -> Scenario {
     Scenario { confirm_window: window, ack_every, durable: true, ..Scenario::default() }
 }
 
-fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let values: RunValues = values.into_iter().collect();
     values.summary().map(|summary| summary.median)
 }

@@ -1,0 +1,81 @@
+//! Asks a management API from a thread of its own, at intervals or one question after another, and times the answers.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ureq::Agent;
+
+use crate::limits::{PERF_HTTP_ANSWER_BYTES_MAX, PERF_HTTP_WAIT};
+use gauge::clock::now_ns;
+
+/// `guest:guest`, the user that a broker without users has.
+const AUTHORIZATION: &str = "Basic Z3Vlc3Q6Z3Vlc3Q=";
+
+/// Asks until it is told to stop.
+pub(crate) struct HttpObserver {
+    stop: Sender<()>,
+    thread: JoinHandle<Result<Vec<f64>, String>>,
+}
+
+impl HttpObserver {
+    /// Begins to ask `origin` for the paths of `asked`, given the number of the round, and rests so long after each round.
+    pub fn start(origin: &str, asked: fn(usize) -> &'static [&'static str], rest: Duration) -> Result<Self, String> {
+        let (stop, stopped) = mpsc::channel();
+        let origin = origin.to_owned();
+        let observe = move || {
+            let agent = agent();
+            let mut answers_ms = Vec::new();
+            for round in 0.. {
+                for path in asked(round) {
+                    answers_ms.push(answer(&agent, &origin, path)?.0);
+                }
+                match stopped.recv_timeout(rest) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            Ok(answers_ms)
+        };
+        let thread = std::thread::Builder::new().name("observer".to_owned()).spawn(observe);
+        Ok(Self { stop, thread: thread.map_err(|error| format!("a thread cannot be started: {error}"))? })
+    }
+
+    /// How long each answer took in milliseconds, the shortest first.
+    ///
+    /// # Errors
+    /// An answer that did not come, or another status than 200.
+    pub fn finish(self) -> Result<Vec<f64>, String> {
+        // Fails only if the thread has ended with an error, which follows.
+        drop(self.stop);
+        let mut answers_ms =
+            self.thread.join().map_err(|_panicked| "the thread that asks has panicked".to_owned())??;
+        answers_ms.sort_by(f64::total_cmp);
+        Ok(answers_ms)
+    }
+}
+
+/// One answer.
+pub(crate) fn ask(origin: &str, path: &str) -> Result<String, String> {
+    Ok(answer(&agent(), origin, path)?.1)
+}
+
+fn agent() -> Agent {
+    // The broker is on this machine, whatever proxy the environment names.
+    let limits = Agent::config_builder().proxy(None).timeout_global(Some(PERF_HTTP_WAIT));
+    limits.http_status_as_error(false).build().into()
+}
+
+/// How long an answer took in milliseconds, and what it was.
+fn answer(agent: &Agent, origin: &str, path: &str) -> Result<(f64, String), String> {
+    let failed = |error: ureq::Error| format!("GET {path}: {error}");
+    let began_ns = now_ns();
+    let mut answer =
+        agent.get(format!("{origin}{path}")).header("authorization", AUTHORIZATION).call().map_err(failed)?;
+    let body = answer.body_mut().with_config().limit(PERF_HTTP_ANSWER_BYTES_MAX).read_to_string().map_err(failed)?;
+    let elapsed_ms = (now_ns() - began_ns) as f64 / 1e6;
+    match answer.status().as_u16() {
+        200 => Ok((elapsed_ms, body)),
+        status => Err(format!("GET {path}: {status} {body}")),
+    }
+}
