@@ -169,6 +169,7 @@ impl Shard {
         self.reports.serve(&mut self.dispatcher, now);
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
+        self.dispatcher.flush_backlog(now);
         self.dispatcher.sessions.effects.mailbox.send(true);
         self.dispatcher.sessions.submit_writes(now);
         self.outcome(now)
@@ -353,6 +354,8 @@ impl Shard {
             || ((connections.has_held() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
+            || effects.outputs.has_backlog()
+            || broker.checks_timeouts()
             || self.dispatcher.reviews_access()
             || self.reports.has_work()
             || self.dispatcher.federation_links.has_dials()

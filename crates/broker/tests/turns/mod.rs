@@ -3,7 +3,9 @@
 
 mod divided;
 mod long_headers;
+mod long_transactions;
 mod lost_connections;
+mod many_consumers;
 
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
