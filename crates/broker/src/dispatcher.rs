@@ -13,7 +13,7 @@ use crate::ids::{
     StoredPosition,
 };
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
-use crate::limits::CONSUMER_REMOVAL_WORK;
+use crate::limits::{CONSUMER_REMOVAL_WORK, CONSUMERS_ASKED_BEYOND_MAX};
 use crate::message::{Content, Message};
 use crate::pager::Pager;
 use crate::payload::{DispatchSource, Payload};
@@ -117,9 +117,14 @@ impl Dispatcher {
             level = features.level(content);
         }
         let is_next = queue.ready.is_empty();
-        if is_next
-            && let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, &mut self.work, fx)
-        {
+        let mut consumer = None;
+        if is_next {
+            consumer = next_consumer(queue, &mut self.channels, &mut self.remotes, &mut self.work, fx);
+            if consumer.is_none() && queue.consumers.has_active() && queue.keeps_nothing(content) {
+                consumer = later_consumer(queue, &mut self.channels, &mut self.remotes, &mut self.work, fx);
+            }
+        }
+        if let Some(consumer) = consumer {
             self.work.draw(content.copying_work());
             let position = queue.ready.bypass(level);
             let source = DispatchSource::Passing { content, kept, last };
@@ -482,6 +487,19 @@ fn next_consumer<E: Effects>(
         ConsumerRef::Local(key) => NextConsumer::Local { key, ack_required },
         ConsumerRef::Remote(key) => NextConsumer::Remote(key),
     })
+}
+
+/// The next consumer of a queue that loses the message if nobody takes it now: some more are asked although the budget is spent.
+#[cold]
+fn later_consumer<E: Effects>(
+    queue: &mut Queue,
+    channels: &mut Channels,
+    remotes: &mut RemoteConsumers,
+    work: &mut WorkBudget,
+    fx: &E,
+) -> Option<NextConsumer> {
+    // One for each call, as the budget is spent.
+    (0..CONSUMERS_ASKED_BEYOND_MAX).find_map(|_| next_consumer(queue, channels, remotes, work, fx))
 }
 
 /// Delivers a message to a consumer of this shard, or sends it to the shard of its consumer.

@@ -15,6 +15,8 @@ pub const CONSUMER_REMOVAL_WORK: usize = 8;
 pub const OVERDUE_CHANNEL_WORK: usize = 64;
 /// Messages that were settled on another shard and are counted here for one unit of work.
 pub const SETTLED_PER_WORK: usize = 8;
+/// Consumers that are asked beyond the budget of a turn whether they accept a message that their queue does not keep.
+pub const CONSUMERS_ASKED_BEYOND_MAX: usize = 1_024;
 /// Units of work to tell a client that its connection is blocked or continues: the send that follows is another for each.
 pub const NOTICE_WORK: usize = 64;
 /// Units of work to tell a client that a consumer was cancelled.

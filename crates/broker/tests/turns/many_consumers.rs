@@ -4,7 +4,7 @@ use super::divided::{table, turns};
 use super::{WORK_MAX, census, is_served, queue_with, world};
 use crate::world::BrokerWorld;
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
-use broker::limits::WORK_PER_TURN;
+use broker::limits::{CONSUMERS_ASKED_BEYOND_MAX, WORK_PER_TURN};
 use wire::Value;
 use wire::method::{basic, channel, queue};
 
@@ -35,6 +35,26 @@ fn consumers_that_accept_nothing_are_passed_over_in_turns() {
     let sent = world.sent(bystander);
     assert_eq!(sent.matches("last#").count(), 1, "{sent}");
     assert!(most(&world) <= WORK_MAX, "{} units", most(&world));
+}
+
+/// A queue that keeps no message loses it unless a consumer takes it at once: the budget of a turn decides nothing about that.
+#[test]
+fn a_message_that_its_queue_does_not_keep_finds_the_consumer_that_accepts_it() {
+    for name in ["x-message-ttl", "x-max-length", "x-max-length-bytes"] {
+        let (mut world, attacker, bystander) = world();
+        queue_with(&mut world, attacker, "q", &table(name, Value::I32(0)));
+        let busy = WORK_PER_TURN as usize + CONSUMERS_ASKED_BEYOND_MAX / 2;
+        (0..busy).for_each(|number| consume(&mut world, attacker, "q", &number.to_string(), true));
+        consume(&mut world, bystander, "q", "last", true);
+        world.sent(bystander);
+        world.set_output_capacity(attacker, false);
+        world.runs_deferred = false;
+        world.shards[0].0.start_turn();
+        world.publish(bystander, "", "q", "m");
+        let sent = world.sent(bystander);
+        assert_eq!(sent.matches("last#").count(), 1, "{name}: {sent}");
+        assert!(most(&world) <= WORK_MAX, "{} units", most(&world));
+    }
 }
 
 #[test]
