@@ -372,12 +372,36 @@ impl Broker {
         self.control().delete_queue(vhost, name, fx);
     }
 
-    /// A change that an operator makes, at shard 0; what the catalog refuses changes nothing.
+    /// A change that an operator makes, at shard 0; what the catalog refuses changes nothing. Not while
+    /// [`Broker::holds_definitions`].
     pub fn define_as_operator<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
         let mut control = self.control();
         control.execute(definition, fx)?;
         control.dispatch_due(fx);
         Ok(())
+    }
+
+    /// Shard 0: has the definitions stay as they are, so that [`Broker::catalog`] can be copied in pieces; changes wait, and nothing
+    /// else does. Returns whether they do: not while definitions are unfinished, or wait since an earlier copy.
+    pub fn begin_definition_copy(&mut self) -> bool {
+        self.definitions.begin_copy()
+    }
+
+    /// Shard 0: whether a copy may begin.
+    pub fn may_copy_definitions(&self) -> bool {
+        self.definitions.may_be_copied()
+    }
+
+    /// Shard 0: the copy is complete. The changes that have waited are made in turns, in their order.
+    pub fn end_definition_copy(&mut self) {
+        self.definitions.end_copy();
+    }
+
+    /// Shard 0: whether changes wait for a copy of the definitions, or for earlier ones that have. Operators wait, too
+    /// ([`Broker::define_as_operator`]).
+    #[inline]
+    pub fn holds_definitions(&self) -> bool {
+        self.definitions.holds_changes()
     }
 
     /// Whether users may have lost access since this was last asked. If so, a review of all consumers begins; the owner of
@@ -427,6 +451,7 @@ impl Broker {
             || self.data.dispatcher.channels.any_settled()
             || self.data.confirms.is_unfinished()
             || self.sessions.has_notices()
+            || self.definitions.has_released()
             || self.early.any_awaits_turn()
     }
 
@@ -441,6 +466,11 @@ impl Broker {
         if self.sessions.has_notices() {
             self.start_turn();
             self.send_notices(fx);
+        }
+        if self.definitions.has_released() {
+            self.start_turn();
+            self.control().make_released(fx);
+            self.requests().send_outcomes(fx);
         }
     }
 

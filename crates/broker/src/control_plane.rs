@@ -4,7 +4,7 @@ use crate::ack_timeouts::AckTimeouts;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{CancelNotices, DeferredWork};
-use crate::definitions::Definitions;
+use crate::definitions::{Definitions, HeldDefinitions};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
@@ -86,6 +86,26 @@ impl ControlPlane<'_> {
             fx.batch(ShardId(0)).push(ShardMessage::Define { requester, definitions, no_wait });
             return;
         }
+        if self.definitions.holds_changes() {
+            return self.definitions.hold(HeldDefinitions { requester, definitions, no_wait });
+        }
+        self.make_definitions(HeldDefinitions { requester, definitions, no_wait }, fx);
+    }
+
+    /// Shard 0 makes changes that were held back while its definitions were copied, as far as the budget of the turn allows.
+    pub fn make_released<E: Effects>(&mut self, fx: &mut E) {
+        while !self.data.dispatcher.work.is_spent()
+            && let Some(released) = self.definitions.next_released()
+        {
+            self.data.dispatcher.work.draw(1);
+            self.make_definitions(released, fx);
+        }
+        self.dispatch_due(fx);
+    }
+
+    /// Shard 0 makes changes.
+    fn make_definitions<E: Effects>(&mut self, changes: HeldDefinitions, fx: &mut E) {
+        let HeldDefinitions { requester, definitions, no_wait } = changes;
         let (mut result, mut is_finished) = (Ok(()), true);
         for (made, definition) in definitions.into_iter().enumerate() {
             match self.execute(definition, fx) {

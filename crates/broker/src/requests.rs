@@ -233,7 +233,8 @@ impl Requests<'_> {
             return QueueResponse::Done;
         }
         let definition = Definition::RemoveQueue { id };
-        if requester.request == 0 || self.control.identity.shards == 1 {
+        let is_made_at_once = self.control.identity.shards == 1 && !self.control.definitions.holds_changes();
+        if requester.request == 0 || is_made_at_once {
             self.control.define(definition, fx);
             return QueueResponse::Done;
         }

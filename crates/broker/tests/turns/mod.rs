@@ -1,6 +1,7 @@
 //! The budget of work of a turn: whatever a client asks for at once is done in turns between which others are served, and in its
 //! order. Nothing here looks at a clock: work is counted.
 
+mod copied_definitions;
 mod divided;
 mod long_headers;
 mod long_transactions;

@@ -11,6 +11,7 @@
 use crate::{
     arguments::{HASH_HEADER, HASH_PROPERTY, long_string, term},
     binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    copy_budget::CopyBudget,
     heap::allocated,
     limits::WEIGHT_MAX,
     refusal::{Refusal, ResourceName},
@@ -114,6 +115,30 @@ pub(crate) fn weight(key: &[u8]) -> Result<u32, Refusal> {
 }
 
 impl HashRing {
+    /// One without seats, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let HashRing { changes, rows_bytes, .. } = *self;
+        let (on, newest, hash) = (self.on.clone(), self.newest.begin_copy(), self.hash.clone());
+        Self { on, rows: BTreeMap::new(), newest, hash, changes, rows_bytes }
+    }
+
+    /// Copies more seats. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        // The last row that was begun may not be whole.
+        let from = copy.rows.last_key_value().map_or(0, |(&weight, _)| weight);
+        for (&weight, row) in self.rows.range(from..) {
+            let copied = copy.rows.entry(weight).or_default();
+            let before = copied.len();
+            if !budget.copy_values(row, copied) {
+                return false;
+            }
+            if copied.len() > before {
+                budget.draw(ROW_BYTES);
+            }
+        }
+        self.newest.copy_part(&mut copy.newest, budget)
+    }
+
     /// Of a new exchange.
     pub fn new(what: ResourceName<'_>, arguments: &Table, hash_seed: u64) -> Result<Self, Refusal> {
         let header = long_string(what, arguments, HASH_HEADER)?;
