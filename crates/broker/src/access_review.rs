@@ -10,31 +10,43 @@ use crate::limits::CONSUMERS_REVIEWED_MAX;
 use crate::session_state::PendingReply;
 use catalog::{PermissionKind, Resource};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The consumers that were there when access changed, and are not reviewed yet.
 #[derive(Default)]
 pub(crate) struct AccessReview {
-    waiting: VecDeque<ConsumerKey>,
+    /// The places in the table of consumers that are not looked at yet. Whoever takes one of them since has been checked.
+    places: Range<usize>,
+    /// Consumers that cannot be cancelled yet.
+    undecided: VecDeque<ConsumerKey>,
 }
 
 impl AccessReview {
-    /// Access has changed: all these consumers are to be reviewed.
-    pub fn begin(&mut self, consumers: impl Iterator<Item = ConsumerKey>) {
-        self.waiting = consumers.collect();
+    /// Access has changed: the consumers at all places of the table are to be reviewed.
+    pub fn begin(&mut self, places: usize) {
+        (self.places, self.undecided) = (0..places, VecDeque::new());
     }
 
     pub fn is_done(&self) -> bool {
-        self.waiting.is_empty()
+        self.places.is_empty() && self.undecided.is_empty()
     }
 
     /// Reviews some consumers. Returns how many were cancelled.
     pub fn proceed<E: Effects>(&mut self, control: &mut ControlPlane<'_>, fx: &mut E) -> usize {
         let mut cancelled = 0;
-        for _ in 0..self.waiting.len().min(CONSUMERS_REVIEWED_MAX) {
-            let Some(key) = self.waiting.pop_front() else { break };
+        let again = self.undecided.len();
+        for at in 0..CONSUMERS_REVIEWED_MAX {
+            let next = match at < again {
+                true => self.undecided.pop_front(),
+                false => match self.places.next() {
+                    Some(place) => control.data.dispatcher.channels.consumers().key_at(place),
+                    None => break,
+                },
+            };
+            let Some(key) = next else { continue };
             match review(key, control) {
                 ConsumerVerdict::Permitted => {}
-                ConsumerVerdict::Undecided => self.waiting.push_back(key),
+                ConsumerVerdict::Undecided => self.undecided.push_back(key),
                 ConsumerVerdict::Refused => {
                     control.revoke_consumer(key, fx);
                     cancelled += 1;

@@ -16,7 +16,7 @@ use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, QueuePosition, ShardIdentity};
 use crate::inbox::Inbox;
 use crate::ledger::{OldestDelivery, SettlementOutcome};
-use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
+use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX, REFUSALS_PER_FLUSH};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
 use crate::message::{BodyRef, Content, Message};
 use crate::observer::Observer;
@@ -372,7 +372,8 @@ impl Broker {
         self.control().delete_queue(vhost, name, fx);
     }
 
-    /// A change that an operator makes, at shard 0; what the catalog refuses changes nothing.
+    /// A change that an operator makes, at shard 0; what the catalog refuses changes nothing. Not while
+    /// [`Broker::holds_definitions`].
     pub fn define_as_operator<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
         let mut control = self.control();
         control.execute(definition, fx)?;
@@ -380,12 +381,35 @@ impl Broker {
         Ok(())
     }
 
+    /// Shard 0: has the definitions stay as they are, so that [`Broker::catalog`] can be copied in pieces; changes wait, and nothing
+    /// else does. Returns whether they do: not while definitions are unfinished, or wait since an earlier copy.
+    pub fn begin_definition_copy(&mut self) -> bool {
+        self.definitions.begin_copy()
+    }
+
+    /// Shard 0: whether a copy may begin.
+    pub fn may_copy_definitions(&self) -> bool {
+        self.definitions.may_be_copied()
+    }
+
+    /// Shard 0: the copy is complete. The changes that have waited are made in turns, in their order.
+    pub fn end_definition_copy(&mut self) {
+        self.definitions.end_copy();
+    }
+
+    /// Shard 0: whether changes wait for a copy of the definitions, or for earlier ones that have. Operators wait, too
+    /// ([`Broker::define_as_operator`]).
+    #[inline]
+    pub fn holds_definitions(&self) -> bool {
+        self.definitions.holds_changes()
+    }
+
     /// Whether users may have lost access since this was last asked. If so, a review of all consumers begins; the owner of
     /// the connections reviews these ([`Catalog::revoked_access`]).
     pub fn take_access_change(&mut self) -> bool {
         let has_changed = std::mem::take(&mut self.definitions.access_narrowed);
         if has_changed {
-            self.access_review.begin(self.data.dispatcher.channels.consumer_keys());
+            self.access_review.begin(self.data.dispatcher.channels.consumers().places());
         }
         has_changed
     }
@@ -422,16 +446,31 @@ impl Broker {
     /// Whether turns have left work undone, which [`Broker::run_deferred`] does.
     #[inline]
     pub fn has_deferred(&self) -> bool {
-        self.data.dispatcher.queues.has_due_work() || !self.sessions.deferred.is_empty() || self.early.any_awaits_turn()
+        self.data.dispatcher.queues.has_due_work()
+            || !self.sessions.deferred.is_empty()
+            || self.data.dispatcher.channels.any_settled()
+            || self.data.confirms.is_unfinished()
+            || self.sessions.has_notices()
+            || self.definitions.has_released()
+            || self.early.any_awaits_turn()
     }
 
-    /// Does what turns have left undone, for one turn, and for another what is held back of other shards: nobody here can keep them
-    /// waiting.
+    /// Does what turns have left undone, for one turn, and for others what is held back of other shards, and what sessions are yet
+    /// to be told: nobody here can keep them waiting.
     pub fn run_deferred<E: Effects>(&mut self, fx: &mut E) {
         WorkRunner { control: self.control() }.run(fx);
         if self.early.any_awaits_turn() {
             self.start_turn();
             self.inbox().resume(fx);
+        }
+        if self.sessions.has_notices() {
+            self.start_turn();
+            self.send_notices(fx);
+        }
+        if self.definitions.has_released() {
+            self.start_turn();
+            self.control().make_released(fx);
+            self.requests().send_outcomes(fx);
         }
     }
 
@@ -442,10 +481,11 @@ impl Broker {
         self.early.holds_back(from)
     }
 
-    /// Writes what must precede a flush of the outputs: one confirm per channel for all its publishes, answers to other shards.
+    /// Writes what must precede a flush of the outputs: one confirm per channel for all its publishes, answers to other shards. Very
+    /// many refusals have several flushes.
     pub fn flush_batch<E: Effects>(&mut self, fx: &mut E) {
         let DataPlane { dispatcher, confirms, .. } = &mut self.data;
-        confirms.flush(&mut dispatcher.channels, fx);
+        confirms.flush(&mut dispatcher.channels, REFUSALS_PER_FLUSH, fx);
         confirms.flush_accepted(fx);
         dispatcher.channels.flush_credits(fx);
     }
@@ -477,56 +517,6 @@ impl Broker {
         self.control().end_throttle(slot, fx);
     }
 
-    /// The broker is over its memory limit, or below it again.
-    pub fn set_memory_alarm<E: Effects>(&mut self, on: bool, fx: &mut E) {
-        let any_vhost_full = self.data.dispatcher.queues.housekeeping.quotas.any_full();
-        self.sessions.set_memory_alarm(on, any_vhost_full, fx);
-    }
-
-    /// The store's disk is nearly full, or has space again: publishers are blocked, or continue.
-    pub fn set_disk_alarm<E: Effects>(&mut self, on: bool, fx: &mut E) {
-        let any_vhost_full = self.data.dispatcher.queues.housekeeping.quotas.any_full();
-        self.sessions.set_disk_alarm(on, any_vhost_full, fx);
-    }
-
-    /// Whether the disk alarm is on.
-    pub fn disk_alarm(&self) -> bool {
-        self.sessions.disk_alarm()
-    }
-
-    /// Whether publishers are blocked because memory or the disk is low, or a virtual host is full.
-    pub fn is_alarmed(&self) -> bool {
-        self.sessions.is_alarmed()
-    }
-
-    /// Whether the memory alarm is on.
-    pub fn memory_alarm(&self) -> bool {
-        self.sessions.memory_alarm()
-    }
-
-    /// The virtual hosts with a quota: the bytes that wait in their queues here, and those that may wait in all of them.
-    pub fn vhost_quotas(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
-        self.data.dispatcher.queues.housekeeping.quotas.iter()
-    }
-
-    /// A virtual host has reached its quota, or is below it again: its publishers are blocked, or continue.
-    pub fn set_vhost_full<E: Effects>(&mut self, vhost: VhostId, full: bool, fx: &mut E) {
-        let quotas = &mut self.data.dispatcher.queues.housekeeping.quotas;
-        if quotas.set_full(vhost, full) {
-            self.sessions.set_vhost_full(vhost, full, quotas.any_full(), fx);
-        }
-    }
-
-    /// Whether a virtual host has reached its quota.
-    pub fn is_vhost_full(&self, vhost: VhostId) -> bool {
-        self.data.dispatcher.queues.housekeeping.quotas.is_full(vhost)
-    }
-
-    /// Whether a connection is blocked and has queues of its own: if its client is gone, nobody can empty them.
-    pub fn is_blocked_by_own_queues(&self, slot: ConnectionSlot) -> bool {
-        self.sessions.is_blocked_by_own_queues(slot)
-    }
-
     /// Tells the time: microseconds since some moment that is the same for all shards.
     #[inline]
     pub fn set_now(&mut self, now_us: u64) {
@@ -541,6 +531,13 @@ impl Broker {
         let dispatcher = &self.data.dispatcher;
         let ack_timeout = self.ack_timeouts.next(dispatcher.channels.unsettled());
         dispatcher.queues.housekeeping.timers.next().into_iter().chain(ack_timeout).min()
+    }
+
+    /// Whether a check of all channels for overdue acknowledgements is not complete: [`Broker::run_timers`] goes on with it before
+    /// time does.
+    #[inline]
+    pub fn checks_timeouts(&self) -> bool {
+        self.ack_timeouts.is_checking()
     }
 
     /// Does what is due.
@@ -590,5 +587,6 @@ impl Broker {
     }
 }
 
+mod alarms;
 #[cfg(test)]
 mod tests;

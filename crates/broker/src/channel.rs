@@ -5,10 +5,12 @@ use crate::channel_confirms::ChannelConfirms;
 use crate::direct_reply::ReplyConsumer;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey};
 use crate::ledger::{Ledger, SettlementOutcome};
+use crate::limits::TRANSACTION_SETTLED_PER_OPERATION;
 use crate::message_stats::ChannelStats;
 use crate::publish_route::PublishRouteCache;
 use crate::transaction::{Transaction, TransactionOperation};
 use crate::waiting_consumers::WaitingConsumers;
+use crate::work_budget::WorkBudget;
 use catalog::Refusal;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -121,15 +123,15 @@ impl Channel {
         }
     }
 
-    /// The channel is closed: it gets no more deliveries, replies or confirms, and what its transaction would have settled is
-    /// unsettled again.
-    pub fn close(&mut self) {
+    /// The channel is closed: it gets no more deliveries, replies or confirms. Returns the operations of its transaction, which are
+    /// to be rolled back.
+    pub fn close(&mut self) -> Vec<TransactionOperation> {
         self.closing = true;
         self.flow = false;
         self.reply_consumer = None;
-        if let ChannelMode::Transaction(transaction) = std::mem::replace(&mut self.mode, ChannelMode::Plain) {
-            let mut transaction = transaction;
-            self.ledger.restore(transaction.roll_back());
+        match std::mem::replace(&mut self.mode, ChannelMode::Plain) {
+            ChannelMode::Transaction(mut transaction) => transaction.take(),
+            ChannelMode::Plain | ChannelMode::Confirm => Vec::new(),
         }
     }
 
@@ -195,26 +197,47 @@ impl Channel {
         }
     }
 
-    /// `tx.rollback`: what the transaction would have settled is unsettled again.
-    pub fn roll_back(&mut self) -> Result<(), Refusal> {
-        let deliveries = self.transaction()?.roll_back();
-        self.ledger.restore(deliveries);
-        Ok(())
-    }
-
-    /// Adds a settlement to the open transaction.
+    /// Adds a settlement to the open transaction, as far as the budget of the turn allows. Returns up to which tag there is more to
+    /// settle, if there is.
     #[cold]
     pub fn settle_in_transaction(
         &mut self,
         tag: DeliveryTag,
         multiple: bool,
         outcome: SettlementOutcome,
-    ) -> Result<(), Refusal> {
-        let ChannelMode::Transaction(transaction) = &mut self.mode else { return self.transaction().map(drop) };
-        transaction.check_capacity("acknowledgements")?;
-        let deliveries = self.ledger.take(tag, multiple).ok_or_else(|| unknown_tag(tag))?;
-        transaction.push(TransactionOperation::Settle { deliveries, outcome });
-        Ok(())
+        work: &mut WorkBudget,
+    ) -> Result<Option<DeliveryTag>, Refusal> {
+        self.transaction()?.check_capacity("acknowledgements")?;
+        if multiple {
+            let through = self.ledger.range(tag).ok_or_else(|| unknown_tag(tag))?;
+            let is_done = self.settle_through_in_transaction(through, outcome, work);
+            return Ok((!is_done).then_some(through));
+        }
+        let delivery = self.ledger.settle(tag).ok_or_else(|| unknown_tag(tag))?;
+        self.transaction()?.push(TransactionOperation::Settle { deliveries: vec![(tag, delivery)], outcome });
+        Ok(None)
+    }
+
+    /// Adds the settlement of the deliveries up to a tag to the open transaction, as far as the budget of the turn allows. Returns
+    /// whether none is left.
+    #[cold]
+    pub fn settle_through_in_transaction(
+        &mut self,
+        through: DeliveryTag,
+        outcome: SettlementOutcome,
+        work: &mut WorkBudget,
+    ) -> bool {
+        let ChannelMode::Transaction(transaction) = &mut self.mode else { return true };
+        loop {
+            let (deliveries, is_done) = self.ledger.take_through(through, TRANSACTION_SETTLED_PER_OPERATION);
+            work.draw(deliveries.len());
+            if !deliveries.is_empty() {
+                transaction.push(TransactionOperation::Settle { deliveries, outcome });
+            }
+            if is_done || work.is_spent() {
+                return is_done;
+            }
+        }
     }
 
     /// The outcome of a commit whose messages are all where they belong: whether a queue refused any of them.
@@ -245,7 +268,7 @@ mod tests {
     #[test]
     fn a_channel_confirms_or_is_transactional_and_never_both() {
         let mut channel = Channel::new(ConnectionSlot::new(0), ChannelNumber(1));
-        assert!(channel.transaction().is_err() && channel.roll_back().is_err());
+        assert!(channel.transaction().is_err());
         channel.select_confirms().expect("plain before");
         channel.select_confirms().expect("the same again");
         assert!(channel.select_transactions().is_err());

@@ -11,6 +11,7 @@ use crate::ledger::UnsettledDelivery;
 use crate::message::Content;
 use crate::paged_slot_map::PagedSlotMap;
 use crate::payload::Payload;
+use crate::rollback::Rollback;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
 use std::collections::VecDeque;
@@ -74,11 +75,12 @@ impl Channels {
         self.table.get_mut(key).map(|channel| (channel, &mut self.counts))
     }
 
-    /// A channel is closed: it gets nothing more. Its consumers and deliveries are still to be taken from it.
-    pub fn close(&mut self, key: ChannelKey) {
-        if let Some(channel) = self.table.get_mut(key) {
-            channel.close();
-        }
+    /// A channel is closed: it gets nothing more. Its consumers and deliveries are still to be taken from it, and what its transaction
+    /// holds is to be rolled back before.
+    pub fn close(&mut self, key: ChannelKey) -> Option<Box<Rollback>> {
+        let operations = self.table.get_mut(key)?.close();
+        let is_empty = operations.is_empty();
+        (!is_empty).then(|| Box::new(Rollback { channel: key, operations: operations.into_iter(), is_asked: false }))
     }
 
     /// Removes a channel, whose consumers are gone.
@@ -116,8 +118,10 @@ impl Channels {
         &self.consumers
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
-        self.table.values_mut()
+    /// The channel at a place of the table.
+    #[inline]
+    pub fn at_mut(&mut self, place: usize) -> Option<&mut Channel> {
+        self.table.value_at_mut(place)
     }
 
     pub fn len(&self) -> usize {
@@ -127,11 +131,6 @@ impl Channels {
     #[inline]
     pub fn consumer(&self, key: ConsumerKey) -> Option<&Consumer> {
         self.consumers.get(key)
-    }
-
-    /// Every consumer of this shard's connections.
-    pub fn consumer_keys(&self) -> impl Iterator<Item = ConsumerKey> {
-        self.consumers.keys()
     }
 
     pub fn consumers_len(&self) -> usize {
@@ -168,11 +167,12 @@ impl Channels {
         key
     }
 
-    /// Removes a consumer that its queue no longer serves: its parked deliveries return to the queue.
-    pub fn remove_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
-        let Some(consumer) = self.consumers.remove(key) else { return };
+    /// Removes a consumer that its queue no longer serves: its parked deliveries return to the queue. Returns the work of these.
+    pub fn remove_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) -> usize {
+        let Some(consumer) = self.consumers.remove(key) else { return 0 };
         self.counts.consumer_changes.note_gone(key);
         self.note_change(consumer.channel);
+        let work = consumer.parked.len();
         for parked in consumer.parked {
             fx.batch(consumer.home).push(ShardMessage::Returned {
                 queue: consumer.queue,
@@ -186,6 +186,7 @@ impl Channels {
         if let Some(channel) = self.table.get_mut(consumer.channel) {
             channel.consumers.remove(&consumer.tag);
         }
+        work
     }
 
     /// Whether a consumer accepts one more delivery.
@@ -270,6 +271,12 @@ impl Channels {
         if let Some(list) = self.awaiting_output.get_mut(slot.index()) {
             *list = VecDeque::new();
         }
+    }
+
+    /// Whether there are consumers whose own prefetch counts allow deliveries again.
+    #[inline]
+    pub fn any_settled(&self) -> bool {
+        !self.settled.is_empty()
     }
 
     /// Takes a consumer whose own prefetch count allows deliveries again.
@@ -402,11 +409,16 @@ impl Channels {
         }
     }
 
-    /// Delivers what was parked, as far as the consumer accepts it.
-    pub fn deliver_parked<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+    /// Delivers what was parked, as far as the consumer accepts it: no more than its connection's output has room for. Returns the
+    /// work of that.
+    pub fn deliver_parked<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) -> usize {
+        let mut work = 0;
         while self.accepts(key, fx) {
-            let Some(consumer) = self.consumers.get_mut(key) else { return };
-            let Some(ParkedDelivery { position, message, redelivered }) = consumer.parked.pop_front() else { return };
+            let Some(consumer) = self.consumers.get_mut(key) else { return work };
+            let Some(ParkedDelivery { position, message, redelivered }) = consumer.parked.pop_front() else {
+                return work;
+            };
+            work += 1 + message.content().copying_work();
             let (bytes, payload) = (message.bytes(), Payload::Kept(message));
             let reported = consumer.reports(&payload).then_some(position);
             self.deliver(key, position, redelivered, payload, fx);
@@ -415,6 +427,7 @@ impl Channels {
         if self.consumers.get(key).is_some_and(|consumer| !consumer.parked.is_empty()) {
             self.await_capacity(key, fx);
         }
+        work
     }
 
     /// Grants all credit that is due.
@@ -447,9 +460,9 @@ impl Channels {
     }
 
     /// The shared prefetch count has changed: where it has grown, queues of other shards may send more. Credit granted under a
-    /// larger count is not withdrawn; what it lets in is parked here.
-    pub fn widen_windows(&mut self, key: ChannelKey) {
-        let Some(channel) = self.table.get(key) else { return };
+    /// larger count is not withdrawn; what it lets in is parked here. Returns the work of that.
+    pub fn widen_windows(&mut self, key: ChannelKey) -> usize {
+        let Some(channel) = self.table.get(key) else { return 0 };
         for &consumer_key in channel.consumers.values() {
             let Some(consumer) = self.consumers.get_mut(consumer_key) else { continue };
             let window = window_of(consumer.prefetch, channel.prefetch_shared, consumer.no_ack);
@@ -461,6 +474,7 @@ impl Channels {
                 }
             }
         }
+        channel.consumers.len()
     }
 
     /// Where direct replies to a channel go, if it consumes them.
@@ -551,7 +565,7 @@ mod tests {
         channels.count_settled(channel, &delivery);
         assert_eq!(channels.next_settled(), Some(consumer));
         assert!(channels.end_wait(consumer).is_some());
-        channels.deliver_parked(consumer, &mut fx);
+        assert_eq!(channels.deliver_parked(consumer, &mut fx), 1);
         assert_eq!((fx.take().as_str(), channels.unsettled(), channels.delivered), ("4: #2=b", 1, 2));
         channels.flush_credits(&mut fx);
         let granted = |message: &ShardMessage| match message {
@@ -559,7 +573,7 @@ mod tests {
             _ => 0,
         };
         assert_eq!(fx.batch(ShardId(1)).messages.iter().map(granted).sum::<u32>(), 1);
-        channels.remove_consumer(consumer, &mut fx);
+        assert_eq!(channels.remove_consumer(consumer, &mut fx), 0, "nothing is parked");
         assert_eq!(channels.consumers_len(), 0);
     }
 

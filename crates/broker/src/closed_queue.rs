@@ -14,15 +14,13 @@ use wire::ReplyCode;
 impl ControlPlane<'_> {
     /// Closes a queue. Returns whether it is there, and was open.
     pub fn close_queue<E: Effects>(&mut self, uid: QueueUid, fx: &mut E) -> bool {
-        let Dispatcher { queues, flow, now_us, .. } = &mut self.data.dispatcher;
+        let Dispatcher { queues, flow, work, now_us, .. } = &mut self.data.dispatcher;
         let Some(id) = queues.by_uid(uid) else { return false };
         let Some(consumers) = queues.close(id, *now_us) else { return false };
         // Whoever waits for its messages or its space waits no longer.
         self.sessions.deferred.leave_gets(id, queues.housekeeping.paging.take_gets(id));
         if let Some(queue) = queues.table.get_mut(id) {
-            flow.release(queue, self.sessions, fx);
-            queue.throttle.connections.clear();
-            queue.full = false;
+            flow.release(queue, self.sessions, work, fx);
         }
         self.data.dispatcher.pager().run_turns(fx);
         self.sessions.deferred.leave(DeferredWork::CancelConsumers(Box::new(consumers)));

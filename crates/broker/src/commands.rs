@@ -7,11 +7,13 @@ use crate::consumer::{Consumer, ConsumerState, window_of};
 use crate::declarations;
 use crate::deferred_work::DeferredWork;
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress, ReplyConsumer};
+use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot, SessionIdentity};
 use crate::ledger::SettlementOutcome;
 use crate::limits::{CONSUMER_ADDITION_WORK, CONSUMERS_PER_CHANNEL_MAX};
 use crate::requests::{CommandOrigin, Requests, short};
+use crate::rollback::Rollback;
 use crate::session_state::{PendingReply, ReadControl};
 use crate::shard_message::{QueueRequest, Subscription};
 use catalog::{Name, PermissionKind, QueueId, Refusal, Resource, ResourceKind};
@@ -110,9 +112,12 @@ impl Commands<'_> {
                 return Commits { publishing: self.requests.control.publishing() }.begin(slot, number, key, fx);
             }
             Method::TxRollback(_) => {
-                self.channels().open_channel(key)?.roll_back()?;
+                let operations = self.channels().open_channel(key)?.transaction()?.take().into_iter();
                 self.channels().note_change(key);
-                reply(false, Method::TxRollbackOk(tx::RollbackOk {}));
+                let mut rollback = Box::new(Rollback { channel: key, operations, is_asked: true });
+                if !self.requests.control.roll_back(&mut rollback, fx) {
+                    self.requests.control.sessions.defer(slot, DeferredWork::RollBack(rollback));
+                }
             }
             Method::ExchangeDeclare(declare) => return self.declare_exchange(origin, declare, fx),
             Method::ExchangeDelete(delete) => {
@@ -184,11 +189,29 @@ impl Commands<'_> {
     ) -> Result<(), Refusal> {
         let channel = self.channels().open_channel(key)?;
         if let ChannelMode::Transaction(_) = channel.mode {
-            channel.settle_in_transaction(tag, multiple, outcome)?;
-            self.channels().note_change(key);
-            return Ok(());
+            return self.settle_in_transaction(key, tag, multiple, outcome);
         }
         self.settle_now(key, tag, multiple, outcome, fx)
+    }
+
+    #[cold]
+    fn settle_in_transaction(
+        &mut self,
+        key: ChannelKey,
+        tag: DeliveryTag,
+        multiple: bool,
+        outcome: SettlementOutcome,
+    ) -> Result<(), Refusal> {
+        let Dispatcher { channels, work, .. } = &mut self.requests.control.data.dispatcher;
+        let channel = channels.open_channel(key)?;
+        let slot = channel.slot;
+        let rest = channel.settle_in_transaction(tag, multiple, outcome, work)?;
+        channels.note_change(key);
+        if let Some(through) = rest {
+            let work = DeferredWork::SettleInTransaction { channel: key, through, outcome };
+            self.requests.control.sessions.defer(slot, work);
+        }
+        Ok(())
     }
 
     /// Settles tags, and wakes the consumers that may have more deliveries now.
@@ -240,7 +263,8 @@ impl Commands<'_> {
         let channel = self.channels().open_channel(key)?;
         if qos.global {
             channel.prefetch_shared = qos.prefetch_count.into();
-            self.channels().widen_windows(key);
+            let Dispatcher { channels, work, .. } = &mut self.requests.control.data.dispatcher;
+            work.draw(channels.widen_windows(key));
         } else {
             channel.prefetch = qos.prefetch_count.into();
         }

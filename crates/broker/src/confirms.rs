@@ -40,6 +40,7 @@ const _: () = assert!(size_of::<AwaitedAnswer>() == size_of::<PublishKey>());
 pub(crate) struct PublisherConfirms {
     /// Channels with publishes to confirm.
     due: Vec<ChannelKey>,
+    is_unfinished: bool,
     /// Publishes that each shard has not accepted yet, in the order they were sent.
     awaiting_shards: Vec<VecDeque<AwaitedAnswer>>,
     sources: SlotMap<SourceKey, StoredSource>,
@@ -59,6 +60,7 @@ impl PublisherConfirms {
         let shards = usize::from(shards);
         PublisherConfirms {
             due: Vec::new(),
+            is_unfinished: false,
             awaiting_shards: (0..shards).map(|_| VecDeque::new()).collect(),
             sources: SlotMap::with_key(),
             awaiting_store: VecDeque::new(),
@@ -202,9 +204,17 @@ impl PublisherConfirms {
         }
     }
 
+    /// Whether the last flush has left confirms to the next: there were very many refusals.
+    #[inline]
+    pub fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
     /// Confirms what has become safe, one `basic.ack` per channel, up to each publish that a queue refused: that one gets a
-    /// `basic.nack`.
-    pub fn flush<E: Effects>(&mut self, channels: &mut Channels, fx: &mut E) {
+    /// `basic.nack`. So many of these at most.
+    pub fn flush<E: Effects>(&mut self, channels: &mut Channels, refusals_max: usize, fx: &mut E) {
+        let mut refusals_left = refusals_max;
+        self.is_unfinished = false;
         while let Some(key) = self.due.pop() {
             let Some(channel) = channels.get_mut(key) else { continue };
             let confirms = &mut channel.confirms;
@@ -214,25 +224,36 @@ impl PublisherConfirms {
                 continue;
             }
             let (slot, number) = (channel.slot, channel.number);
-            let mut confirmed = confirms.confirmed;
-            let mut accepted = safe - confirmed;
-            confirms.confirmed = safe;
+            let (mut confirmed, mut accepted) = (confirms.confirmed, 0);
             while let Some(refused) = confirms.next_refused(safe) {
-                accept(slot, number, confirmed, refused - 1, fx);
+                accepted += accept(slot, number, confirmed, refused - 1, fx);
                 let outcome = ConfirmOutcome::Refused;
                 fx.confirm(slot, number, Confirm { delivery_tag: DeliveryTag(refused), multiple: false, outcome });
                 confirmed = refused;
-                accepted -= 1;
+                refusals_left -= 1;
+                if refusals_left == 0 {
+                    break;
+                }
             }
-            accept(slot, number, confirmed, safe, fx);
+            self.is_unfinished = refusals_left == 0;
+            if self.is_unfinished {
+                self.mark_due(key, confirms);
+            } else {
+                accepted += accept(slot, number, confirmed, safe, fx);
+                confirmed = safe;
+            }
+            channel.confirms.confirmed = confirmed;
             channel.stats.confirm += accepted;
             channels.note_change(key);
+            if self.is_unfinished {
+                return;
+            }
         }
     }
 }
 
-/// One confirm for all publishes behind `confirmed` up to `safe`.
-fn accept<E: Effects>(slot: ConnectionSlot, channel: ChannelNumber, confirmed: u64, safe: u64, fx: &mut E) {
+/// One confirm for all publishes behind `confirmed` up to `safe`. Returns how many these are.
+fn accept<E: Effects>(slot: ConnectionSlot, channel: ChannelNumber, confirmed: u64, safe: u64, fx: &mut E) -> u64 {
     if safe > confirmed {
         let multiple = safe - confirmed > 1;
         fx.confirm(
@@ -241,6 +262,7 @@ fn accept<E: Effects>(slot: ConnectionSlot, channel: ChannelNumber, confirmed: u
             Confirm { delivery_tag: DeliveryTag(safe), multiple, outcome: ConfirmOutcome::Accepted },
         );
     }
+    safe - confirmed
 }
 
 #[cfg(test)]
@@ -267,7 +289,7 @@ mod tests {
         confirms.await_shard(ShardId(2), PublishKey { channel: key, number: 6 });
         confirms.mark_due(key, &mut channel.confirms);
         confirms.mark_due(key, &mut channel.confirms);
-        confirms.flush(&mut channels, &mut fx);
+        confirms.flush(&mut channels, 10, &mut fx);
         assert_eq!(fx.take(), "8: ack 2+ | 8: nack 3 | 8: ack 5+");
         assert!(confirms.next_answered(ShardId(1)).is_none());
         let Some(AwaitedAnswer::Publish(publish)) = confirms.next_answered(ShardId(2)) else {
@@ -276,8 +298,29 @@ mod tests {
         let channel = channels.get_mut(key).expect("open");
         channel.confirms.on_answer(publish.number);
         confirms.mark_due(key, &mut channel.confirms);
-        confirms.flush(&mut channels, &mut fx);
+        confirms.flush(&mut channels, 10, &mut fx);
         assert_eq!((fx.take().as_str(), confirms.awaiting_shards_len()), ("8: ack 6", 0));
+    }
+
+    #[test]
+    fn very_many_refusals_are_told_with_several_flushes() {
+        let (mut confirms, mut channels) = (PublisherConfirms::new(1), Channels::new(ShardId(0)));
+        let mut fx = RecordedEffects::default();
+        let key = channels.open(ConnectionSlot::new(8), ChannelNumber(1));
+        let channel = channels.get_mut(key).expect("open");
+        channel.select_confirms().expect("plain before");
+        channel.confirms.published = 7;
+        channel.confirms.refused.extend([2, 3, 5, 6]);
+        confirms.mark_due(key, &mut channel.confirms);
+        let sent = ["8: ack 1 | 8: nack 2 | 8: nack 3", "8: ack 4 | 8: nack 5 | 8: nack 6", "8: ack 7"];
+        for (at, expected) in sent.into_iter().enumerate() {
+            confirms.flush(&mut channels, 2, &mut fx);
+            assert_eq!((fx.take().as_str(), confirms.is_unfinished()), (expected, at < 2));
+        }
+        let channel = channels.get_mut(key).expect("open");
+        assert_eq!((channel.confirms.confirmed, channel.stats.confirm), (7, 3));
+        confirms.flush(&mut channels, 2, &mut fx);
+        assert_eq!((fx.take().as_str(), confirms.is_unfinished()), ("", false));
     }
 
     #[test]

@@ -34,6 +34,16 @@ struct Subscriber {
     place: Option<PlaceKey>,
 }
 
+/// What a consumer says to the next message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ConsumerAnswer {
+    Accepts,
+    /// It accepts nothing now, and leaves the rotation.
+    Idle,
+    /// The same, and those behind it are not asked any more.
+    LastIdle,
+}
+
 /// The consumers of one queue. Those that cannot accept a delivery are idle: they leave the rotation until they can.
 #[derive(Default)]
 pub struct ConsumerRotation {
@@ -137,13 +147,16 @@ impl ConsumerRotation {
         self.set_list(priority, list);
     }
 
-    /// The consumer whose turn it is: the first that `accepts`. Those that do not leave the rotation; `accepts` notes that they
-    /// are idle.
+    /// The consumer whose turn it is: the first that accepts. Those that do not leave the rotation; `ask` notes that they are idle.
     #[inline]
-    pub fn next(&mut self, mut accepts: impl FnMut(ConsumerRef) -> bool) -> Option<ConsumerRef> {
+    pub(crate) fn next(&mut self, mut ask: impl FnMut(ConsumerRef) -> ConsumerAnswer) -> Option<ConsumerRef> {
         while let Some(TurnList { first, first_consumer, last }) = self.top {
-            if !accepts(first_consumer) {
+            let answer = ask(first_consumer);
+            if answer != ConsumerAnswer::Accepts {
                 self.take_out(first);
+                if answer == ConsumerAnswer::LastIdle {
+                    return None;
+                }
                 continue;
             }
             if first != last {
@@ -217,9 +230,28 @@ impl ConsumerRotation {
 
 #[cfg(test)]
 mod tests {
-    use super::ConsumerRotation;
+    use super::{ConsumerAnswer, ConsumerRotation};
     use crate::ids::{ConsumerKey, ConsumerRef};
     use slotmap::SlotMap;
+
+    fn next(rotation: &mut ConsumerRotation, accepts: impl Fn(ConsumerRef) -> bool) -> Option<ConsumerRef> {
+        rotation.next(|consumer| if accepts(consumer) { ConsumerAnswer::Accepts } else { ConsumerAnswer::Idle })
+    }
+
+    #[test]
+    fn consumers_that_were_not_asked_stay_in_the_rotation() {
+        let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
+        let [a, b, c] = [(); 3].map(|()| ConsumerRef::Local(keys.insert(())));
+        let mut rotation = ConsumerRotation::default();
+        [a, b, c].into_iter().for_each(|consumer| rotation.add(consumer, 0, false, false));
+        let mut asked = Vec::new();
+        let answer = rotation.next(|consumer| {
+            asked.push(consumer);
+            if asked.len() == 2 { ConsumerAnswer::LastIdle } else { ConsumerAnswer::Idle }
+        });
+        assert_eq!((answer, asked, rotation.has_active()), (None, vec![a, b], true));
+        assert_eq!(next(&mut rotation, |_| true), Some(c));
+    }
 
     #[test]
     fn consumers_take_turns_within_a_priority_and_idle_ones_leave_the_rotation() {
@@ -229,14 +261,14 @@ mod tests {
         rotation.add(a, 0, false, false);
         rotation.add(b, 0, false, false);
         rotation.add(c, 5, false, false);
-        assert_eq!(rotation.next(|_| true), Some(c), "the highest priority comes first");
-        assert_eq!(rotation.next(|consumer| consumer != c), Some(a));
-        assert_eq!(rotation.next(|_| true), Some(b), "c is idle until it is activated");
+        assert_eq!(next(&mut rotation, |_| true), Some(c), "the highest priority comes first");
+        assert_eq!(next(&mut rotation, |consumer| consumer != c), Some(a));
+        assert_eq!(next(&mut rotation, |_| true), Some(b), "c is idle until it is activated");
         rotation.activate(c, 5);
-        assert_eq!(rotation.next(|_| true), Some(c));
+        assert_eq!(next(&mut rotation, |_| true), Some(c));
         assert_eq!((rotation.remove(c), rotation.remove(c), rotation.len()), (Some(false), None, 2));
-        assert_eq!(rotation.next(|_| false), None);
-        assert_eq!(rotation.next(|_| true), None, "all are idle");
+        assert_eq!(next(&mut rotation, |_| false), None);
+        assert_eq!(next(&mut rotation, |_| true), None, "all are idle");
     }
 
     #[test]
@@ -246,11 +278,11 @@ mod tests {
         let mut rotation = ConsumerRotation::default();
         rotation.add(a, 0, true, true);
         rotation.add(b, 9, false, true);
-        assert_eq!((rotation.next(|_| true), rotation.next(|_| true)), (Some(a), Some(a)));
+        assert_eq!((next(&mut rotation, |_| true), next(&mut rotation, |_| true)), (Some(a), Some(a)));
         assert!(rotation.is_exclusive());
         rotation.remove(a);
         assert!(!rotation.is_exclusive() && !rotation.is_empty());
-        assert_eq!(rotation.next(|_| true), None, "the successor is not active yet");
+        assert_eq!(next(&mut rotation, |_| true), None, "the successor is not active yet");
     }
 
     /// What the rotation has to look at for a turn: the consumers that are in it, and no traces of others.
@@ -268,12 +300,12 @@ mod tests {
             assert_eq!(rotation.remove(consumer), Some(at == 0));
             assert_eq!(places(&rotation), all.len() - left - 1);
         }
-        let served: Vec<_> = (0..5_000).filter_map(|_| rotation.next(|_| true)).collect();
+        let served: Vec<_> = (0..5_000).filter_map(|_| next(&mut rotation, |_| true)).collect();
         assert_eq!(served, all.iter().copied().skip(1).step_by(2).collect::<Vec<_>>());
         all.iter().skip(1).step_by(2).take(4_998).for_each(|&consumer| _ = rotation.remove(consumer));
         assert_eq!((places(&rotation), rotation.len()), (2, 2));
-        assert_eq!((rotation.next(|_| true), rotation.pop()), (Some(all[9_997]), Some(all[9_997])));
-        assert_eq!((rotation.next(|_| true), places(&rotation)), (Some(all[9_999]), 1));
+        assert_eq!((next(&mut rotation, |_| true), rotation.pop()), (Some(all[9_997]), Some(all[9_997])));
+        assert_eq!((next(&mut rotation, |_| true), places(&rotation)), (Some(all[9_999]), 1));
     }
 
     #[test]
@@ -283,10 +315,10 @@ mod tests {
         let mut rotation = ConsumerRotation::default();
         [a, b].into_iter().for_each(|consumer| rotation.add(consumer, 0, false, false));
         rotation.activate(a, 0);
-        assert_eq!([(); 3].map(|()| rotation.next(|_| true)), [Some(a), Some(b), Some(a)]);
+        assert_eq!([(); 3].map(|()| next(&mut rotation, |_| true)), [Some(a), Some(b), Some(a)]);
         rotation.remove(b);
         rotation.activate(b, 7);
-        assert_eq!((rotation.next(|_| true), places(&rotation)), (Some(a), 1));
+        assert_eq!((next(&mut rotation, |_| true), places(&rotation)), (Some(a), 1));
     }
 
     /// The same with plain lists that are searched.
@@ -344,9 +376,9 @@ mod tests {
                     // One of them is idle from now on, if its turn comes.
                     let idle = model.all[at].0;
                     let expected = model.next(|consumer| consumer != idle);
-                    assert_eq!(rotation.next(|consumer| consumer != idle), expected, "step {step}");
+                    assert_eq!(next(&mut rotation, |consumer| consumer != idle), expected, "step {step}");
                 }
-                _ => assert_eq!(rotation.next(|_| true), model.next(|_| true), "step {step}"),
+                _ => assert_eq!(next(&mut rotation, |_| true), model.next(|_| true), "step {step}"),
             }
             assert_eq!(
                 (rotation.len(), places(&rotation), rotation.has_active()),

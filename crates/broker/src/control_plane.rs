@@ -4,21 +4,25 @@ use crate::ack_timeouts::AckTimeouts;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{CancelNotices, DeferredWork};
-use crate::definitions::Definitions;
+use crate::definitions::{Definitions, HeldDefinitions};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::limits::{CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK};
+use crate::limits::{
+    CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK, QUOTAS_PER_WORK,
+};
 use crate::publishing::Publishing;
 use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
 use crate::queues::{QueueTimerResult, stored_uid};
+use crate::rollback::Rollback;
 use crate::sessions::Sessions;
 use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
+use crate::transaction::TransactionOperation;
 use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
 use wire::ShortStr;
-use wire::method::{Method, basic};
+use wire::method::{Method, basic, tx};
 
 /// All that a change of definitions touches.
 pub(crate) struct ControlPlane<'a> {
@@ -82,6 +86,26 @@ impl ControlPlane<'_> {
             fx.batch(ShardId(0)).push(ShardMessage::Define { requester, definitions, no_wait });
             return;
         }
+        if self.definitions.holds_changes() {
+            return self.definitions.hold(HeldDefinitions { requester, definitions, no_wait });
+        }
+        self.make_definitions(HeldDefinitions { requester, definitions, no_wait }, fx);
+    }
+
+    /// Shard 0 makes changes that were held back while its definitions were copied, as far as the budget of the turn allows.
+    pub fn make_released<E: Effects>(&mut self, fx: &mut E) {
+        while !self.data.dispatcher.work.is_spent()
+            && let Some(released) = self.definitions.next_released()
+        {
+            self.data.dispatcher.work.draw(1);
+            self.make_definitions(released, fx);
+        }
+        self.dispatch_due(fx);
+    }
+
+    /// Shard 0 makes changes.
+    fn make_definitions<E: Effects>(&mut self, changes: HeldDefinitions, fx: &mut E) {
+        let HeldDefinitions { requester, definitions, no_wait } = changes;
         let (mut result, mut is_finished) = (Ok(()), true);
         for (made, definition) in definitions.into_iter().enumerate() {
             match self.execute(definition, fx) {
@@ -147,7 +171,8 @@ impl ControlPlane<'_> {
             if self.identity.is_home(removed.home) {
                 self.remove_queue(removed.id, fx);
             } else {
-                self.data.dispatcher.flow.set_full(removed.id, false, self.sessions, fx);
+                let Dispatcher { flow, work, .. } = &mut self.data.dispatcher;
+                flow.set_full(removed.id, false, self.sessions, work, fx);
             }
         }
         if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome
@@ -160,13 +185,14 @@ impl ControlPlane<'_> {
             self.update_queue(id);
         }
         let quotas = &self.data.dispatcher.queues.housekeeping.quotas;
+        self.data.dispatcher.work.draw(quotas.len() / QUOTAS_PER_WORK);
         // A virtual host that is deleted takes its quota along.
         let is_gone = |vhost| self.definitions.catalog.vhost_name(vhost).is_empty();
         if executed.outcome == DefinitionOutcome::Limited || quotas.iter().any(|(vhost, ..)| is_gone(vhost)) {
             for vhost in self.update_quotas() {
-                let any_full = self.data.dispatcher.queues.housekeeping.quotas.any_full();
-                self.sessions.set_vhost_full(vhost, false, any_full, fx);
+                self.sessions.set_vhost_full(vhost, false);
             }
+            self.sessions.send_notices(&mut self.data.dispatcher.work, fx);
         }
     }
 
@@ -231,7 +257,8 @@ impl ControlPlane<'_> {
         let dispatcher = &mut self.data.dispatcher;
         self.sessions.deferred.leave_gets(id, dispatcher.queues.housekeeping.paging.take_gets(id));
         dispatcher.pager().run_turns(fx);
-        self.data.dispatcher.flow.release(&queue, self.sessions, fx);
+        let Dispatcher { flow, work, .. } = &mut self.data.dispatcher;
+        flow.release(&mut queue, self.sessions, work, fx);
         if !self.drop_queue(&mut queue, fx) {
             self.sessions.deferred.leave(DeferredWork::DropQueue(queue));
         }
@@ -264,7 +291,7 @@ impl ControlPlane<'_> {
     /// The queue of a consumer of this shard was deleted or closed.
     pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         self.notify_cancelled(key, fx);
-        self.data.dispatcher.channels.remove_consumer(key, fx);
+        self.data.dispatcher.drop_from_channel(key, fx);
     }
 
     /// The user of a consumer of this shard may no longer read its queue.
@@ -303,6 +330,32 @@ impl ControlPlane<'_> {
         notices.tags.len() == 0
     }
 
+    /// Undoes operations of a transaction as far as the budget of the turn allows: what it would have settled is unsettled again,
+    /// what it would have published is dropped. Returns whether all is undone; then the client is told.
+    pub fn roll_back<E: Effects>(&mut self, rollback: &mut Rollback, fx: &mut E) -> bool {
+        let Dispatcher { channels, work, .. } = &mut self.data.dispatcher;
+        let Some(channel) = channels.get_mut(rollback.channel) else { return true };
+        while !work.is_spent() {
+            match rollback.operations.next() {
+                Some(TransactionOperation::Settle { deliveries, .. }) => {
+                    work.draw(deliveries.len());
+                    channel.ledger.restore(deliveries);
+                }
+                Some(TransactionOperation::Publish { message, .. }) => {
+                    work.draw(1);
+                    drop(message);
+                }
+                None => {
+                    if rollback.is_asked && !channel.closing {
+                        fx.reply(channel.slot, channel.number, Method::TxRollbackOk(tx::RollbackOk {}));
+                    }
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// A consumer of this shard leaves its queue, wherever that is.
     pub fn drop_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         let Some(consumer) = self.data.dispatcher.channels.consumer(key) else { return };
@@ -315,9 +368,10 @@ impl ControlPlane<'_> {
             let Some(channel) = self.data.dispatcher.channels.get(channel) else { return };
             let session = self.sessions.session_id(channel.slot);
             let requester = Requester { session, channel: channel.number, request: 0 };
+            self.data.dispatcher.work.draw(CONSUMER_REMOVAL_WORK);
             fx.batch(home).push(ShardMessage::Request { requester, queue, request: QueueRequest::Cancel(key) });
         }
-        self.data.dispatcher.channels.remove_consumer(key, fx);
+        self.data.dispatcher.drop_from_channel(key, fx);
     }
 
     /// A consumer leaves a queue of this shard. Returns whether the queue is to be deleted with it.
@@ -341,8 +395,13 @@ impl ControlPlane<'_> {
                 }
             }
         }
-        ack_timeouts.check(&mut self.data.dispatcher.channels, now_us, fx);
         self.dispatch_due(fx);
+        if ack_timeouts.is_due(now_us) {
+            let Dispatcher { channels, work, .. } = &mut self.data.dispatcher;
+            // Queues whose timers use up their turns do not keep it waiting.
+            work.start_turn();
+            ack_timeouts.check(channels, work, now_us, fx);
+        }
     }
 
     fn on_queue_timer<E: Effects>(&mut self, index: u32, now_us: u64, fx: &mut E) {

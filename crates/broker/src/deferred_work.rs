@@ -10,6 +10,7 @@ use crate::message::Message;
 use crate::paging::WaitingGet;
 use crate::publish_origin::PublishOrigin;
 use crate::queue::Queue;
+use crate::rollback::Rollback;
 use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
 use catalog::{KeyedRoute, QueueId, QueueRoute, SessionId};
@@ -31,10 +32,14 @@ pub(crate) enum DeferredWork {
     Publish(Box<DeferredPublish>),
     /// Deliveries of a channel, up to a tag, that are not settled yet.
     Settle { channel: ChannelKey, through: DeliveryTag, outcome: SettlementOutcome },
+    /// The same of a settlement that waits for the commit of a transaction.
+    SettleInTransaction { channel: ChannelKey, through: DeliveryTag, outcome: SettlementOutcome },
     /// Consumers of a channel that may get deliveries again.
     Wake { channel: ChannelKey },
     /// The rest of a transaction.
     Commit(Box<DeferredCommit>),
+    /// The rest of a transaction that is rolled back.
+    RollBack(Box<Rollback>),
     /// Dead letters and deliveries that the connection has caused, with those of others.
     AwaitBacklog,
     /// A channel that is closed: its consumers leave, its deliveries are settled.

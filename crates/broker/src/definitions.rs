@@ -21,6 +21,13 @@ struct PendingDefinition {
     result: Result<(), RefusedDefinition>,
 }
 
+/// Changes that wait until a copy of the definitions is complete (shard 0 only).
+pub(crate) struct HeldDefinitions {
+    pub requester: Option<Requester>,
+    pub definitions: Vec<Definition>,
+    pub no_wait: bool,
+}
+
 /// The replica and its version.
 pub(crate) struct Definitions {
     identity: ShardIdentity,
@@ -36,6 +43,10 @@ pub(crate) struct Definitions {
     pending: VecDeque<PendingDefinition>,
     /// Shard 0: requesters of definitions that further ones finish.
     awaiting_finish: Vec<(Requester, Result<(), RefusedDefinition>)>,
+    /// Shard 0: somebody copies the definitions, which stay as they are meanwhile.
+    is_being_copied: bool,
+    /// Shard 0: the changes that have come since, in their order.
+    held: VecDeque<HeldDefinitions>,
     /// Users may have lost access, and nobody has taken note yet.
     pub access_narrowed: bool,
 }
@@ -52,13 +63,15 @@ impl Definitions {
             durable: 0,
             pending: VecDeque::new(),
             awaiting_finish: Vec::new(),
+            is_being_copied: false,
+            held: VecDeque::new(),
             access_narrowed: false,
         }
     }
 
     /// Changes whose requesters have no response yet.
     pub fn pending_len(&self) -> usize {
-        self.pending.len() + self.awaiting_finish.len()
+        self.pending.len() + self.awaiting_finish.len() + self.held.len()
     }
 
     /// Changes made here.
@@ -67,14 +80,55 @@ impl Definitions {
     }
 
     /// Shard 0: whether the outcomes of changes come later than the changes: other replicas make them, too, or a journal makes
-    /// them durable.
+    /// them durable, or they are held back.
     pub fn outcomes_wait(&self) -> bool {
-        self.identity.shards > 1 || self.journaled > 0
+        self.identity.shards > 1 || self.journaled > 0 || self.holds_changes()
+    }
+
+    /// Shard 0: the definitions stay as they are until [`end_copy`](Self::end_copy). Returns whether they do: not while some are
+    /// unfinished, or held back since an earlier copy.
+    pub fn begin_copy(&mut self) -> bool {
+        self.is_being_copied = self.may_be_copied();
+        self.is_being_copied
+    }
+
+    /// Shard 0: whether a copy may begin.
+    pub fn may_be_copied(&self) -> bool {
+        !self.catalog.has_unfinished() && self.held.is_empty()
+    }
+
+    /// Shard 0: a copy is complete. What was held back is made in its order.
+    pub fn end_copy(&mut self) {
+        self.is_being_copied = false;
+    }
+
+    /// Shard 0: whether changes are held back.
+    #[inline]
+    pub fn holds_changes(&self) -> bool {
+        self.is_being_copied || !self.held.is_empty()
+    }
+
+    /// Shard 0: holds changes back, behind those that are held back already.
+    #[cold]
+    pub fn hold(&mut self, held: HeldDefinitions) {
+        self.held.push_back(held);
+    }
+
+    /// Shard 0: whether there are changes that are held back, and need not be any more.
+    #[inline]
+    pub fn has_released(&self) -> bool {
+        !self.is_being_copied && !self.held.is_empty()
+    }
+
+    /// Shard 0: takes the next of these.
+    pub fn next_released(&mut self) -> Option<HeldDefinitions> {
+        if self.is_being_copied { None } else { self.held.pop_front() }
     }
 
     /// Shard 0 makes a change, and sends it to the other replicas.
     pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<ExecutedDefinition, Refusal> {
         assert_eq!(self.identity.shard, ShardId(0), "changes are made by shard 0 first");
+        assert!(!self.is_being_copied, "changes are held back while the definitions are copied");
         let executed = self.catalog.execute(&definition)?;
         if executed.changed {
             self.access_narrowed |= definition.narrows_access();

@@ -4,6 +4,7 @@
 
 use crate::channel::unknown_tag;
 use crate::channels::Channels;
+use crate::consumer_rotation::ConsumerAnswer;
 use crate::deferred_work::DeferredWork;
 use crate::effects::{AppendResult, Effects};
 use crate::flow_control::FlowControl;
@@ -12,7 +13,7 @@ use crate::ids::{
     StoredPosition,
 };
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
-use crate::limits::{CONSUMER_REMOVAL_WORK, PROPERTIES_BYTES_COPIED_PER_WORK};
+use crate::limits::{CONSUMER_REMOVAL_WORK, CONSUMERS_ASKED_BEYOND_MAX};
 use crate::message::{Content, Message};
 use crate::pager::Pager;
 use crate::payload::{DispatchSource, Payload};
@@ -115,10 +116,16 @@ impl Dispatcher {
             }
             level = features.level(content);
         }
-        if queue.ready.is_empty()
-            && let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx)
-        {
-            self.work.draw(copying_work(content));
+        let is_next = queue.ready.is_empty();
+        let mut consumer = None;
+        if is_next {
+            consumer = next_consumer(queue, &mut self.channels, &mut self.remotes, &mut self.work, fx);
+            if consumer.is_none() && queue.consumers.has_active() && queue.keeps_nothing(content) {
+                consumer = later_consumer(queue, &mut self.channels, &mut self.remotes, &mut self.work, fx);
+            }
+        }
+        if let Some(consumer) = consumer {
+            self.work.draw(content.copying_work());
             let position = queue.ready.bypass(level);
             let source = DispatchSource::Passing { content, kept, last };
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
@@ -146,10 +153,11 @@ impl Dispatcher {
         };
         self.queues.housekeeping.note_waiting(&message);
         queue.ready.push(level, message);
-        let mut more = false;
+        // More consumers are looked at in another turn.
+        let mut more = is_next && queue.consumers.has_active();
         if time_to_live_us.is_some() || queue.features.is_some() {
             let expires = time_to_live_us.is_some();
-            more = self.queues.housekeeping.after_push(queue, level, expires, &mut self.work, fx);
+            more |= self.queues.housekeeping.after_push(queue, level, expires, &mut self.work, fx);
         }
         self.flow.after_push(queue, &self.channels, fx);
         let has_pages = queue.ready.has_pages();
@@ -186,10 +194,14 @@ impl Dispatcher {
             if !queue.ready.has_head() {
                 break;
             }
-            let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx) else { break };
+            let next = next_consumer(queue, &mut self.channels, &mut self.remotes, &mut self.work, fx);
+            let Some(consumer) = next else {
+                interrupted = queue.consumers.has_active();
+                break;
+            };
             let Some(QueueEntry { position, message, redelivered }) = queue.ready.pop() else { break };
             housekeeping.note_taken(&message);
-            self.work.draw(1 + copying_work(&message.content()));
+            self.work.draw(1 + message.content().copying_work());
             let uid = queue.uid.filter(|_| message.is_persistent());
             let source = DispatchSource::Kept(message);
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
@@ -210,7 +222,7 @@ impl Dispatcher {
             self.work.draw(checks);
             interrupted |= housekeeping.after_dispatch(queue, more, self.now_us, &mut self.work, fx);
         }
-        self.flow.after_dispatch(queue, sessions, fx);
+        self.flow.after_dispatch(queue, sessions, &mut self.work, fx);
         if queue.ready.has_pages() {
             housekeeping.ask_for_pages(queue, self.now_us, fx);
         }
@@ -238,15 +250,30 @@ impl Dispatcher {
     /// A channel may accept more deliveries. Those that have waited longest get them: each has its turn before the next is woken.
     #[inline]
     pub fn wake_channel<E: Effects>(&mut self, key: ChannelKey, sessions: &mut Sessions, fx: &mut E) {
-        while let Some(consumer) = self.channels.next_settled() {
-            self.wake_consumer(consumer, sessions, fx);
-        }
+        self.wake_settled(sessions, fx);
         while let Some(consumer) = self.channels.next_waiting(key, fx) {
             self.wake_consumer(consumer, sessions, fx);
             if self.work.is_spent() {
                 return self.defer_wake(key, sessions);
             }
         }
+    }
+
+    /// Consumers whose own prefetch counts allow deliveries again get them, as far as the budget of the turn allows. The others have
+    /// other turns ([`Broker::has_deferred`](crate::Broker::has_deferred)).
+    #[inline]
+    pub fn wake_settled<E: Effects>(&mut self, sessions: &mut Sessions, fx: &mut E) {
+        while let Some(consumer) = self.channels.next_settled() {
+            self.wake_consumer(consumer, sessions, fx);
+            if self.work.is_spent() {
+                return;
+            }
+        }
+    }
+
+    /// A consumer of this shard is gone: its parked deliveries return to its queue.
+    pub fn drop_from_channel<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        self.work.draw(self.channels.remove_consumer(key, fx));
     }
 
     /// More consumers of a channel are woken in another turn.
@@ -270,7 +297,7 @@ impl Dispatcher {
             self.queues.activate(queue, ConsumerRef::Local(key), priority);
             self.dispatch(queue, sessions, fx);
         } else {
-            self.channels.deliver_parked(key, fx);
+            self.work.draw(self.channels.deliver_parked(key, fx));
         }
     }
 
@@ -425,32 +452,54 @@ fn keep(content: &Content<'_>, kept: &mut Option<Message>, last: bool, pool: &Po
     }
 }
 
-/// The consumer of a queue whose turn it is. Those that accept nothing now are idle until they are woken.
+/// The consumer of a queue whose turn it is. Those that accept nothing now are idle until they are woken. If the budget of the turn
+/// is spent before one accepts, the others stay in the rotation.
 #[inline]
 fn next_consumer<E: Effects>(
     queue: &mut Queue,
     channels: &mut Channels,
     remotes: &mut RemoteConsumers,
+    work: &mut WorkBudget,
     fx: &E,
 ) -> Option<NextConsumer> {
     let mut ack_required = false;
-    let consumer = queue.consumers.next(|consumer| match consumer {
-        ConsumerRef::Local(key) => match channels.accepting(key, fx) {
-            Some(consumer) => {
-                ack_required = !consumer.no_ack;
-                true
-            }
-            None => {
-                channels.await_capacity(key, fx);
-                false
-            }
-        },
-        ConsumerRef::Remote(key) => remotes.accepts(key),
+    let consumer = queue.consumers.next(|consumer| {
+        let accepts = match consumer {
+            ConsumerRef::Local(key) => match channels.accepting(key, fx) {
+                Some(consumer) => {
+                    ack_required = !consumer.no_ack;
+                    true
+                }
+                None => {
+                    channels.await_capacity(key, fx);
+                    false
+                }
+            },
+            ConsumerRef::Remote(key) => remotes.accepts(key),
+        };
+        if accepts {
+            return ConsumerAnswer::Accepts;
+        }
+        work.draw(1);
+        if work.is_spent() { ConsumerAnswer::LastIdle } else { ConsumerAnswer::Idle }
     })?;
     Some(match consumer {
         ConsumerRef::Local(key) => NextConsumer::Local { key, ack_required },
         ConsumerRef::Remote(key) => NextConsumer::Remote(key),
     })
+}
+
+/// The next consumer of a queue that loses the message if nobody takes it now: some more are asked although the budget is spent.
+#[cold]
+fn later_consumer<E: Effects>(
+    queue: &mut Queue,
+    channels: &mut Channels,
+    remotes: &mut RemoteConsumers,
+    work: &mut WorkBudget,
+    fx: &E,
+) -> Option<NextConsumer> {
+    // One for each call, as the budget is spent.
+    (0..CONSUMERS_ASKED_BEYOND_MAX).find_map(|_| next_consumer(queue, channels, remotes, work, fx))
 }
 
 /// Delivers a message to a consumer of this shard, or sends it to the shard of its consumer.
@@ -521,12 +570,6 @@ fn deliver_or_send<E: Effects>(
             if ack_required { DispatchResult::Unsettled } else { DispatchResult::Sent }
         }
     }
-}
-
-/// Units of work to copy the properties of a delivery to an output. Bodies are shared.
-#[inline]
-fn copying_work(content: &Content<'_>) -> usize {
-    content.properties.len() / PROPERTIES_BYTES_COPIED_PER_WORK
 }
 
 #[inline]

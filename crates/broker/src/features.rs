@@ -132,6 +132,12 @@ impl FeatureState {
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)
     }
 
+    /// Whether a message is dropped though no other waits.
+    pub fn drops_alone(&self, content: &Content<'_>) -> bool {
+        self.overflow == OverflowPolicy::DropHead
+            && (self.messages_max == 0 || content.body.len() as u64 > self.body_bytes_max)
+    }
+
     /// Whether a message must be dropped even when these are.
     pub fn overflows_without(&self, ready: &ReadyMessages, messages: u64, body_bytes: u64) -> bool {
         self.overflow == OverflowPolicy::DropHead

@@ -4,11 +4,13 @@ use crate::channels::Channels;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef, ShardIdentity};
 use crate::limits::{QUEUE_RESUME_TENTHS, THROTTLE_BYTES, THROTTLE_PROGRESS_BYTES_MIN};
+use crate::publisher_release::{PublisherRelease, ReleaseCause};
 use crate::queue::Queue;
 use crate::queues::QueueTable;
 use crate::session_state::ReadControl;
 use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
+use crate::work_budget::WorkBudget;
 use catalog::{QueueId, QueueRoute};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,32 +68,43 @@ impl FlowControl {
         }
     }
 
-    /// Messages have left a queue: publishers that waited for it may continue.
-    pub fn after_dispatch<E: Effects>(&mut self, queue: &mut Queue, sessions: &mut Sessions, fx: &mut E) {
+    /// Messages have left a queue: publishers that waited for it may continue, as far as the budget of the turn allows.
+    #[inline]
+    pub fn after_dispatch<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        sessions: &mut Sessions,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) {
         if (!queue.throttle.connections.is_empty() || queue.throttle.at_bytes > THROTTLE_BYTES)
             && queue.memory_bytes() < THROTTLE_BYTES / 2
         {
             queue.throttle.at_bytes = THROTTLE_BYTES;
-            for slot in std::mem::take(&mut queue.throttle.connections) {
-                sessions.end_throttle(slot, fx);
-            }
+            end_throttles(queue, sessions);
+            sessions.send_notices(work, fx);
         }
         if queue.full && queue.memory_bytes() < self.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS {
             queue.full = false;
             self.send_full(queue.id, false, fx);
-            self.set_full(queue.id, false, sessions, fx);
+            self.set_full(queue.id, false, sessions, work, fx);
         }
     }
 
-    /// A queue of this shard is deleted: its publishers continue.
-    pub fn release<E: Effects>(&mut self, queue: &Queue, sessions: &mut Sessions, fx: &mut E) {
-        for &slot in &queue.throttle.connections {
-            sessions.end_throttle(slot, fx);
-        }
-        if queue.full {
+    /// A queue of this shard is deleted or closed: its publishers continue, as far as the budget of the turn allows.
+    pub fn release<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        sessions: &mut Sessions,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) {
+        end_throttles(queue, sessions);
+        if std::mem::take(&mut queue.full) {
             self.send_full(queue.id, false, fx);
-            self.set_full(queue.id, false, sessions, fx);
+            self.set_full(queue.id, false, sessions, work, fx);
         }
+        sessions.send_notices(work, fx);
     }
 
     /// Tells the other shards whether a queue is full.
@@ -101,14 +114,21 @@ impl FlowControl {
         }
     }
 
-    /// A queue, here or on another shard, is full, or it is not any more or deleted.
-    pub fn set_full<E: Effects>(&mut self, queue: QueueId, full: bool, sessions: &mut Sessions, fx: &mut E) {
+    /// A queue, here or on another shard, is full, or it is not any more or deleted: its publishers continue, as far as the budget
+    /// of the turn allows.
+    pub fn set_full<E: Effects>(
+        &mut self,
+        queue: QueueId,
+        full: bool,
+        sessions: &mut Sessions,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) {
         if full {
             self.full.entry(queue).or_default();
-            return;
-        }
-        for slot in self.full.remove(&queue).unwrap_or_default() {
-            sessions.unblock(slot, queue, fx);
+        } else if let Some(slots) = self.full.remove(&queue) {
+            sessions.release(PublisherRelease { queue, cause: ReleaseCause::Drained, slots });
+            sessions.send_notices(work, fx);
         }
     }
 
@@ -140,7 +160,7 @@ impl FlowControl {
             session.blocked_by = Some(queue);
             self.full.entry(queue).or_default().insert(slot);
         }
-        sessions.notify_blocked(slot, fx);
+        let _one = sessions.notify_blocked(slot, fx);
         sessions.read_control(slot)
     }
 
@@ -182,6 +202,12 @@ impl FlowControl {
     }
 }
 
+/// The publishers that are throttled for a queue continue.
+fn end_throttles(queue: &mut Queue, sessions: &mut Sessions) {
+    let slots = std::mem::take(&mut queue.throttle.connections);
+    sessions.release(PublisherRelease { queue: queue.id, cause: ReleaseCause::CaughtUp, slots });
+}
+
 /// Whether a queue waits for consumers that would accept more if only their connections did.
 fn waits_for_outputs<E: Effects>(queue: &Queue, channels: &Channels, fx: &E) -> bool {
     queue.consumers.iter().take(SLOW_CONSUMERS_CHECKED).any(|consumer| match consumer {
@@ -192,7 +218,7 @@ fn waits_for_outputs<E: Effects>(queue: &Queue, channels: &Channels, fx: &E) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{FlowControl, ReadControl};
+    use super::{FlowControl, ReadControl, WorkBudget};
     use crate::channels::Channels;
     use crate::effects::Effects;
     use crate::ids::ConnectionSlot;
@@ -220,6 +246,7 @@ mod tests {
             false,
         );
         let mut fx = RecordedEffects::default();
+        let mut work = WorkBudget::new(1_000);
         let mut queue = Queue::new(QueueId { index: 0, serial: 1 }, "q".into(), VhostId(0), None, false);
         for _ in 0..3 {
             queue.ready.push(0, Content { body: BodyRef::Small(&[0; 300]), ..Content::EMPTY }.keep(fx.pool()));
@@ -228,10 +255,10 @@ mod tests {
         assert!(queue.full && flow.is_any_full() && flow.slow_queue.is_none());
         assert_eq!([0, 1, 2].map(|shard| fx.batch(ShardId(shard)).messages.len()), [1, 0, 1]);
         let _paused = flow.block(ConnectionSlot::new(5), &route([queue.id]), &mut sessions, &mut fx);
-        flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
+        flow.after_dispatch(&mut queue, &mut sessions, &mut work, &mut fx);
         assert_eq!(fx.take(), "5: connection.blocked");
         drop(queue.ready.take());
-        flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
+        flow.after_dispatch(&mut queue, &mut sessions, &mut work, &mut fx);
         assert_eq!(fx.take(), "5: connection.unblocked | 5: resume");
         assert!(!flow.is_any_full() && fx.batch(ShardId(2)).messages.len() == 2);
     }
@@ -258,9 +285,9 @@ mod tests {
             let capabilities = ClientCapabilities::default();
             sessions.open(slot, SessionLogin { session, user: UserId(0), vhost: VhostId(0), capabilities }, false);
         }
-        let mut fx = RecordedEffects::default();
+        let (mut fx, mut work) = (RecordedEffects::default(), WorkBudget::new(1_000));
         for index in [10, 20, 30] {
-            flow.set_full(id(index), true, &mut sessions, &mut fx);
+            flow.set_full(id(index), true, &mut sessions, &mut work, &mut fx);
         }
         let other = QueueId { serial: 2, ..id(10) };
         let routes =
@@ -272,7 +299,7 @@ mod tests {
             assert_eq!(control == ReadControl::Pause, expected.is_some());
         }
         for (queue, resumed) in [(other, ""), (id(10), "1: resume"), (id(20), "0: resume"), (id(30), "2: resume")] {
-            flow.set_full(queue, false, &mut sessions, &mut fx);
+            flow.set_full(queue, false, &mut sessions, &mut work, &mut fx);
             assert_eq!(fx.take(), resumed, "{queue:?}");
         }
         assert!(!flow.is_any_full());
@@ -293,7 +320,8 @@ mod tests {
         FlowControl::end_throttle(slots[1], &mut queues.table, &mut sessions, &mut fx);
         assert_eq!(fx.take(), "1: resume");
         let mut flow = FlowControl::new(ShardIdentity { shard: ShardId(0), shards: 1 }, 1_000);
-        flow.after_dispatch(queues.table.get_mut(id(0)).expect("there"), &mut sessions, &mut fx);
+        let mut work = WorkBudget::new(1_000);
+        flow.after_dispatch(queues.table.get_mut(id(0)).expect("there"), &mut sessions, &mut work, &mut fx);
         assert_eq!(fx.take(), "0: resume | 2: resume");
     }
 }

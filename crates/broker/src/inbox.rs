@@ -1,9 +1,11 @@
 //! Messages from other shards, carried out in the order they were written.
 
 use crate::control_plane::ControlPlane;
+use crate::dispatcher::Dispatcher;
 use crate::early_publishes::{EarlyPublish, EarlyPublishes};
 use crate::effects::{AppendResult, Effects};
 use crate::ids::{ConsumerRef, QueuePosition};
+use crate::limits::{CONSUMER_REMOVAL_WORK, SETTLED_PER_WORK};
 use crate::message::{Content, Message};
 use crate::payload::Payload;
 use crate::queue_entry::QueueEntry;
@@ -67,7 +69,8 @@ impl<'a> Inbox<'a> {
         true
     }
 
-    /// Carries out a message, or returns it: at the limit of early publishes it must wait.
+    /// Carries out a message, or returns what is left of it: at the limit of early publishes it must wait, and many answers end the
+    /// turn.
     #[inline]
     fn on_message<E: Effects>(
         &mut self,
@@ -100,7 +103,8 @@ impl<'a> Inbox<'a> {
                 }
             }
             ShardMessage::Deliver { consumer, queue, position, redelivered, ack_required, payload, messages } => {
-                let channels = &mut self.requests.control.data.dispatcher.channels;
+                let Dispatcher { channels, work, .. } = &mut self.requests.control.data.dispatcher;
+                work.draw(messages as usize);
                 match payload {
                     ShardPayload::Packed(packed) => {
                         for (at, content) in batch.unpack(&packed, messages).enumerate() {
@@ -115,6 +119,7 @@ impl<'a> Inbox<'a> {
                         }
                     }
                     ShardPayload::Shared(message) if channels.consumer(consumer).is_some() => {
+                        work.draw(message.content().copying_work());
                         channels.deliver_remote(consumer, position, redelivered, Payload::Kept(message), fx);
                     }
                     ShardPayload::Shared(message) => {
@@ -138,7 +143,12 @@ impl<'a> Inbox<'a> {
                 confirms.answer_shard(from, result, fx);
             }
             ShardMessage::PublishesAccepted { publishes } => {
-                for _ in 0..publishes {
+                for answered in 0..publishes {
+                    let work = &mut self.control().data.dispatcher.work;
+                    if answered > 0 && work.is_spent() {
+                        return Some(ShardMessage::PublishesAccepted { publishes: publishes - answered });
+                    }
+                    work.draw(1);
                     let Some(awaited) = self.control().data.confirms.next_answered(from) else { break };
                     self.control().publishing().answers().on_shard_answer(awaited, true, fx);
                 }
@@ -155,13 +165,17 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::Credit { queue, consumer, messages, bytes } => {
                 let dispatcher = &mut self.control().data.dispatcher;
+                dispatcher.work.draw(1);
                 if let Some((key, priority)) = dispatcher.remotes.grant_credit(from, consumer, messages, bytes) {
                     dispatcher.queues.activate(queue, ConsumerRef::Remote(key), priority);
                 }
             }
             ShardMessage::Settled { queue, position, count, bytes, are_rejected } => {
                 let run = SettledMessages { first: position, count, bytes, are_rejected };
-                self.control().data.dispatcher.queues.settle(queue, run, fx);
+                let Dispatcher { queues, work, .. } = &mut self.control().data.dispatcher;
+                // Each of them may have a count of its returns.
+                work.draw(1 + count as usize / SETTLED_PER_WORK);
+                queues.settle(queue, run, fx);
             }
             ShardMessage::Taken { queue, position, count } => {
                 self.control().data.dispatcher.queues.forget(queue, position, count, fx);
@@ -180,10 +194,14 @@ impl<'a> Inbox<'a> {
                 self.requests.send_response(requester, response, fx);
             }
             ShardMessage::Response { requester, response } => self.requests.on_response(requester, response, fx),
-            ShardMessage::ConsumerCancelled { consumer } => self.control().cancel_consumer(consumer, fx),
+            ShardMessage::ConsumerCancelled { consumer } => {
+                self.control().data.dispatcher.work.draw(CONSUMER_REMOVAL_WORK);
+                self.control().cancel_consumer(consumer, fx);
+            }
             ShardMessage::QueueFull { queue, full } => {
                 let control = self.control();
-                control.data.dispatcher.flow.set_full(queue, full, control.sessions, fx);
+                let Dispatcher { flow, work, .. } = &mut control.data.dispatcher;
+                flow.set_full(queue, full, control.sessions, work, fx);
             }
             ShardMessage::DirectReply { address, message } => {
                 self.control().data.dispatcher.channels.deliver_reply(address, &message.content(), fx);

@@ -2,7 +2,7 @@
 
 use crate::chunked_queue::ChunkedQueue;
 use crate::ids::{ConsumerKey, QueuePosition};
-use crate::limits::LEDGER_HOLES_MIN;
+use crate::limits::{LEDGER_HOLES_MIN, LEDGER_MOVES_MAX};
 use crate::message::Message;
 use catalog::{QueueId, ShardId};
 use std::collections::BTreeMap;
@@ -77,18 +77,15 @@ impl Ledger {
         DeliveryTag(self.last)
     }
 
-    /// Takes the deliveries of an acknowledgement, to settle or restore them later; `None` if its tag is not unsettled.
-    pub fn take(&mut self, tag: DeliveryTag, multiple: bool) -> Option<Vec<(DeliveryTag, UnsettledDelivery)>> {
-        if !multiple {
-            return self.settle(tag).map(|delivery| vec![(tag, delivery)]);
-        }
-        let through = self.range(tag)?;
+    /// Takes deliveries up to a tag, the oldest first and so many at most, to settle or restore them later. Returns also whether none
+    /// of them is left.
+    pub fn take_through(&mut self, through: DeliveryTag, max: usize) -> (Vec<(DeliveryTag, UnsettledDelivery)>, bool) {
         let mut taken = Vec::new();
-        self.settle_through(through, |tag, delivery| {
+        let is_done = self.settle_through(through, |tag, delivery| {
             taken.push((tag, delivery));
-            true
+            taken.len() < max
         });
-        Some(taken)
+        (taken, is_done)
     }
 
     /// Restores deliveries that were taken: they are unsettled again, under their tags.
@@ -209,7 +206,8 @@ impl Ledger {
         }
     }
 
-    /// Moves old deliveries from the list to the map while the list has more holes than deliveries. Each moves once.
+    /// Moves old deliveries from the list to the map while the list has more holes than deliveries, some with each new delivery.
+    /// Each moves once.
     #[inline]
     fn bound_holes(&mut self) {
         if self.list.len() > LEDGER_HOLES_MIN + 2 * (self.unsettled - self.old.len()) {
@@ -219,9 +217,11 @@ impl Ledger {
 
     #[cold]
     fn move_old(&mut self) {
-        while self.list.len() > 2 * (self.unsettled - self.old.len())
-            && let Some(slot) = self.list.pop_front()
-        {
+        for _ in 0..LEDGER_MOVES_MAX {
+            if self.list.len() <= 2 * (self.unsettled - self.old.len()) {
+                break;
+            }
+            let Some(slot) = self.list.pop_front() else { break };
             if let Some(delivery) = slot {
                 self.old.insert(DeliveryTag(self.front), delivery);
             }
@@ -245,6 +245,22 @@ mod tests {
             position: QueuePosition(position),
             message: content.keep(pool),
             consumer: None,
+        }
+    }
+
+    /// Takes a delivery, or all up to it, a few at a time.
+    fn take(ledger: &mut Ledger, tag: DeliveryTag, multiple: bool) -> Option<Vec<(DeliveryTag, UnsettledDelivery)>> {
+        if !multiple {
+            return ledger.settle(tag).map(|delivery| vec![(tag, delivery)]);
+        }
+        let (through, mut all) = (ledger.range(tag)?, Vec::new());
+        loop {
+            let (taken, is_done) = ledger.take_through(through, 3);
+            assert!(taken.len() <= 3);
+            all.extend(taken);
+            if is_done {
+                return Some(all);
+            }
         }
     }
 
@@ -315,7 +331,7 @@ mod tests {
         assert_eq!(ledger.range(DeliveryTag(2)), None, "it was settled");
         assert!(ledger.settle(first).is_some() && ledger.settle(first).is_none());
         let last = ledger.assign_unsettled(delivery(&pool, 20_000));
-        let taken = ledger.take(last, true).expect("it is out");
+        let taken = take(&mut ledger, last, true).expect("it is out");
         assert_eq!(
             taken.iter().map(|(_, delivery)| delivery.position.0).collect::<Vec<_>>(),
             [5_000, 10_000, 15_000, 20_000]
@@ -333,19 +349,19 @@ mod tests {
             ledger.assign_unsettled(delivery(&pool, position));
         }
         let tags = |taken: &[(DeliveryTag, UnsettledDelivery)]| taken.iter().map(|(tag, _)| tag.0).collect::<Vec<_>>();
-        let first = ledger.take(DeliveryTag(2), false).expect("tag 2 is out");
+        let first = take(&mut ledger, DeliveryTag(2), false).expect("tag 2 is out");
         assert!(
-            ledger.take(DeliveryTag(2), false).is_none() && ledger.take(DeliveryTag(2), true).is_none(),
+            take(&mut ledger, DeliveryTag(2), false).is_none() && take(&mut ledger, DeliveryTag(2), true).is_none(),
             "a tag is taken once"
         );
-        let others = ledger.take(DeliveryTag(4), true).expect("tag 4 is out");
+        let others = take(&mut ledger, DeliveryTag(4), true).expect("tag 4 is out");
         assert_eq!((tags(&first), tags(&others)), (vec![2], vec![1, 3, 4]));
         assert!(ledger.settle(DeliveryTag(5)).is_some());
         assert_eq!((ledger.assign_settled(), ledger.unsettled()), (DeliveryTag(7), 1));
         ledger.restore(others.into_iter().chain(first));
         assert_eq!((ledger.unsettled(), ledger.oldest(), ledger.next_tag()), (5, Some(DeliveryTag(1)), DeliveryTag(8)));
         assert!(ledger.settle(DeliveryTag(5)).is_none() && ledger.settle(DeliveryTag(7)).is_none());
-        let rest = ledger.take(DeliveryTag::ALL, true).expect("all");
+        let rest = take(&mut ledger, DeliveryTag::ALL, true).expect("all");
         assert_eq!(tags(&rest), [1, 2, 3, 4, 6]);
         assert_eq!(rest.iter().map(|(_, delivery)| delivery.position.0).collect::<Vec<_>>(), [0, 1, 2, 3, 5]);
         ledger.restore(rest);

@@ -11,10 +11,20 @@ pub const CONSUMER_ADDITION_WORK: usize = 8;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub const CONSUMER_REMOVAL_WORK: usize = 8;
 
+/// Units of work to close a channel whose acknowledgements are overdue, and to tell its client.
+pub const OVERDUE_CHANNEL_WORK: usize = 64;
+/// Messages that were settled on another shard and are counted here for one unit of work.
+pub const SETTLED_PER_WORK: usize = 8;
+/// Consumers that are asked beyond the budget of a turn whether they accept a message that their queue does not keep.
+pub const CONSUMERS_ASKED_BEYOND_MAX: usize = 1_024;
+/// Units of work to tell a client that its connection is blocked or continues: the send that follows is another for each.
+pub const NOTICE_WORK: usize = 64;
 /// Units of work to tell a client that a consumer was cancelled.
 pub const CANCEL_NOTICE_WORK: usize = 2;
 /// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.
 pub const DEFINITION_WORK: usize = 10;
+/// Quotas of virtual hosts that are looked at for one unit of work with each definition.
+pub const QUOTAS_PER_WORK: usize = 8;
 /// The part of the budget that a publish may use beyond it rather than be left for another turn: a thirty-second.
 pub const WORK_GRACE_DIVISOR: u32 = 32;
 /// Messages that a queue on another shard may have sent ahead to one consumer before it is granted more credit.
@@ -40,6 +50,10 @@ pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 pub const WAITING_CONSUMERS_CHECKED_MIN: usize = 64;
 /// Messages and acknowledgements that one transaction may hold before it is refused.
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
+/// Publishes that are told to be refused with one flush: a fifth of a millisecond.
+pub const REFUSALS_PER_FLUSH: usize = 2_048;
+/// Deliveries that one operation of a transaction settles: a commit that is divided stops between operations.
+pub const TRANSACTION_SETTLED_PER_OPERATION: usize = 256;
 /// Definitions of one connection that are sent to shard 0 together.
 pub const DEFINITIONS_PER_BATCH_MAX: usize = 1_024;
 /// Changes of definitions that are not durable, up to which connections whose clients await no reply go on: a few groups of the
@@ -82,6 +96,8 @@ pub const DEAD_LETTERS_CAPACITY_KEPT: usize = 1_024;
 pub const DEATH_CACHE_PROPERTIES_BYTES_MAX: usize = 256;
 /// Holes in a channel's list of unsettled deliveries, beyond as many as there are deliveries, at which the old ones move to a map.
 pub const LEDGER_HOLES_MIN: usize = 1_024;
+/// Entries of that list that are looked at with one new delivery, to move them: a twentieth of a millisecond.
+pub const LEDGER_MOVES_MAX: usize = 512;
 /// Bytes of a message's deaths (`x-death`). The oldest are left out beyond it; if no consumer has rejected the message since, it has
 /// died of itself in hundreds of queues, and is dropped as in a cycle.
 pub const DEATH_HISTORY_BYTES_MAX: usize = 32 * 1024;
@@ -151,6 +167,8 @@ const _: () = assert!(PACKED_MESSAGES_MAX as usize <= EARLY_PUBLISHES_MAX);
 pub const CHANGES_MAX: usize = 1 << 16;
 /// Places of a table that are looked at for one unit of work of a report.
 pub const PLACES_PER_WORK: usize = 8;
+/// Free places of the table of channels that a check for overdue acknowledgements passes for one unit of work.
+pub const PLACES_PER_CHECK_WORK: usize = 64;
 /// Deliveries to consumers of which the latency of one is measured, on average.
 pub const DELIVERIES_PER_SAMPLE: u32 = 1024;
 /// Consumers of a queue that a report looks at to say why its messages wait.

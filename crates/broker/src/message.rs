@@ -2,7 +2,7 @@
 //!
 //! A kept message is one counted block that any number of queues and consumers share.
 
-use crate::limits::SHARED_BODY_BYTES_MIN;
+use crate::limits::{PROPERTIES_BYTES_COPIED_PER_WORK, SHARED_BODY_BYTES_MIN};
 use slab::{HeaderWithTail, Pool, Slice};
 use wire::RawProperties;
 
@@ -58,6 +58,12 @@ impl<'a> Content<'a> {
     #[inline]
     pub fn properties(&self) -> RawProperties<'a> {
         RawProperties::new(self.properties)
+    }
+
+    /// Units of work to copy the properties of a delivery to an output. Bodies are shared.
+    #[inline]
+    pub(crate) fn copying_work(&self) -> usize {
+        self.properties.len() / PROPERTIES_BYTES_COPIED_PER_WORK
     }
 
     /// Keeps the content beyond the receive buffer: one block from `pool`.

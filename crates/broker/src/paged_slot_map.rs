@@ -143,21 +143,14 @@ impl<K: Key, V> PagedSlotMap<K, V> {
         matches!(slot.content, SlotContent::Value(_)).then(|| key_of(number, at, slot.version))
     }
 
-    pub fn keys(&self) -> impl Iterator<Item = K> {
-        let slots = std::iter::once(&self.first).chain(&self.more).enumerate().flat_map(|(number, page)| {
-            let slots = page.slots.iter().enumerate();
-            slots.map(move |(at, slot)| (number, at, slot))
-        });
-        let occupied = slots.filter(|(_, _, slot)| matches!(slot.content, SlotContent::Value(_)));
-        occupied.map(|(number, at, slot)| key_of(number, at, slot.version))
-    }
-
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        let slots = std::iter::once(&mut self.first).chain(&mut self.more).flat_map(|page| page.slots.iter_mut());
-        slots.filter_map(|slot| match &mut slot.content {
+    /// The value at a place, if there is one.
+    #[inline]
+    pub fn value_at_mut(&mut self, place: usize) -> Option<&mut V> {
+        let (number, at) = (place >> PAGE_SLOTS_LOG2, place & (PAGE_SLOTS - 1));
+        match &mut self.page_mut(number)?.slots.get_mut(at)?.content {
             SlotContent::Value(value) => Some(value),
             SlotContent::Free(_) => None,
-        })
+        }
     }
 }
 
@@ -227,6 +220,14 @@ mod tests {
         std::iter::once(&map.first).chain(&map.more).map(|page| page.slots.capacity()).sum()
     }
 
+    fn keys_of(map: &TestMap) -> Vec<ChannelKey> {
+        (0..map.places()).filter_map(|place| map.key_at(place)).collect()
+    }
+
+    fn values(map: &mut TestMap) -> Vec<usize> {
+        (0..map.places()).filter_map(|place| map.value_at_mut(place).copied()).collect()
+    }
+
     #[test]
     fn pages_that_are_empty_give_their_memory_back_and_no_key_is_used_again() {
         const COUNT: usize = 20 * PAGE_SLOTS;
@@ -236,7 +237,7 @@ mod tests {
             let keys: Vec<ChannelKey> = (0..COUNT).map(|value| map.insert(value)).collect();
             assert!(keys.iter().all(|key| used.insert(*key)), "round {round} has a key of an earlier one");
             assert!(keys.iter().enumerate().all(|(value, key)| map.get(*key) == Some(&value)));
-            assert_eq!((map.len(), map.keys().count(), map.values_mut().count()), (COUNT, COUNT, COUNT));
+            assert_eq!((map.len(), keys_of(&map).len(), values(&mut map).len()), (COUNT, COUNT, COUNT));
             for (value, key) in keys.iter().enumerate() {
                 assert_eq!((map.remove(*key), map.remove(*key), map.get(*key)), (Some(value), None, None));
             }
@@ -253,7 +254,7 @@ mod tests {
         for key in keys.iter().filter(|key| **key != stays) {
             map.remove(*key);
         }
-        assert_eq!((slots(&map), map.keys().collect::<Vec<_>>()), (PAGE_SLOTS, vec![stays]));
+        assert_eq!((slots(&map), keys_of(&map)), (PAGE_SLOTS, vec![stays]));
         let next = map.insert(7);
         assert!(map.get_mut(next).is_some_and(|value| *value == 7) && map.get(stays).is_some());
     }
@@ -282,7 +283,7 @@ mod tests {
                 let (one, other) = pairs.swap_remove((state >> 33) as usize % pairs.len());
                 assert_eq!(map.remove(one), model.remove(other));
             }
-            assert!(map.values_mut().eq(model.values_mut()), "after {value} steps");
+            assert!(values(&mut map).iter().eq(model.values()), "after {value} steps");
         }
     }
 }

@@ -189,7 +189,7 @@ impl Publishing<'_> {
             return Ok(ReadControl::Continue);
         }
         if first {
-            self.sessions.notify_blocked(slot, fx);
+            let _one = self.sessions.notify_blocked(slot, fx);
         }
         Ok(self.sessions.read_control(slot))
     }
@@ -264,7 +264,7 @@ impl Publishing<'_> {
     fn after_deferral<E: Effects>(&mut self, slot: ConnectionSlot, first: bool, fx: &mut E) -> ReadControl {
         if first && let Some(session) = self.sessions.get_mut(slot) {
             session.has_published = true;
-            self.sessions.notify_blocked(slot, fx);
+            let _one = self.sessions.notify_blocked(slot, fx);
         }
         self.sessions.read_control(slot)
     }

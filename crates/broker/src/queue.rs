@@ -127,6 +127,12 @@ impl Queue {
         ttl_us.into_iter().chain(own_us).min()
     }
 
+    /// Whether a message that comes is lost unless a consumer takes it at once.
+    pub fn keeps_nothing(&self, content: &Content<'_>) -> bool {
+        self.time_to_live_us(content) == Some(0)
+            || self.features.as_ref().is_some_and(|features| features.drops_alone(content))
+    }
+
     /// When a waiting message expires. Its time counts from the publish, so requeueing does not extend it.
     #[inline]
     pub fn deadline_us(&self, message: &Message) -> u64 {

@@ -5,6 +5,7 @@
 use crate::control_plane::ControlPlane;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{CancelNotices, DeferredWork};
+use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
@@ -208,12 +209,16 @@ impl Requests<'_> {
         }
     }
 
-    /// Messages of a queue have come: it answers those that waited for them.
+    /// Messages of a queue have come: it answers those that waited for them, as far as the budget of the turn allows.
     pub fn answer_gets<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
-        for WaitingGet { requester, no_ack } in self.control.data.dispatcher.queues.housekeeping.paging.take_gets(id) {
+        let mut gets = self.control.data.dispatcher.queues.housekeeping.paging.take_gets(id);
+        while !self.control.data.dispatcher.work.is_spent()
+            && let Some(WaitingGet { requester, no_ack }) = gets.pop_front()
+        {
             let response = self.respond(requester, id, QueueRequest::Get { no_ack }, fx);
             self.send_response(requester, response, fx);
         }
+        self.control.sessions.deferred.leave_gets(id, gets);
     }
 
     /// Removes a consumer. If its queue is deleted with it, the response comes once that is visible on every shard.
@@ -228,7 +233,8 @@ impl Requests<'_> {
             return QueueResponse::Done;
         }
         let definition = Definition::RemoveQueue { id };
-        if requester.request == 0 || self.control.identity.shards == 1 {
+        let is_made_at_once = self.control.identity.shards == 1 && !self.control.definitions.holds_changes();
+        if requester.request == 0 || is_made_at_once {
             self.control.define(definition, fx);
             return QueueResponse::Done;
         }
@@ -288,7 +294,7 @@ impl Requests<'_> {
         let channels = &mut self.control.data.dispatcher.channels;
         if let QueueResponse::Refused(refusal) = response {
             if let PendingReply::Consuming { consumer, .. } = reply {
-                channels.remove_consumer(consumer, fx);
+                self.control.data.dispatcher.drop_from_channel(consumer, fx);
             }
             return Err(refusal);
         }
@@ -345,14 +351,14 @@ impl Requests<'_> {
                 let Some(found) = channels.consumer(consumer) else { return Ok(ReadControl::Continue) };
                 if matches!(response, QueueResponse::Gone) {
                     let refusal = self.control.definitions.catalog.queue_is_gone(found.queue);
-                    channels.remove_consumer(consumer, fx);
+                    self.control.data.dispatcher.drop_from_channel(consumer, fx);
                     return Err(refusal);
                 }
                 send(no_wait, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&found.tag) }));
             }
             PendingReply::Cancelled { no_wait, consumer, tag } => {
                 send(no_wait, Method::BasicCancelOk(basic::CancelOk { consumer_tag: short(&tag) }));
-                channels.remove_consumer(consumer, fx);
+                self.control.data.dispatcher.drop_from_channel(consumer, fx);
             }
             PendingReply::Get { no_ack } => match response {
                 QueueResponse::Message { queue, position, message, redelivered, messages_left, .. } => {
@@ -362,7 +368,8 @@ impl Requests<'_> {
                     let definition = self.control.definitions.catalog.queue_definition(queue);
                     let home = definition.map_or(self.control.identity.shard, |definition| definition.home);
                     let is_taken = no_ack && message.is_persistent() && self.control.is_stored(queue);
-                    let channels = &mut self.control.data.dispatcher.channels;
+                    let Dispatcher { channels, work, .. } = &mut self.control.data.dispatcher;
+                    work.draw(message.content().copying_work());
                     let delivery = UnsettledDelivery { queue, home, position, message, consumer: None };
                     channels.deliver_get(key, delivery, !no_ack, redelivered, messages_left, fx);
                     if is_taken {

@@ -4,9 +4,13 @@ use crate::channel::not_open;
 use crate::deferred_work::{DeferredLists, DeferredWork};
 use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot, SessionIdentity};
+use crate::limits::{NOTICE_WORK, PLACES_PER_WORK};
+use crate::publisher_release::{PublisherRelease, ReleaseCause};
 use crate::session_state::{DefinitionBatch, PendingCommand, ReadControl, SessionLogin, SessionState};
 use crate::shard_message::Requester;
+use crate::work_budget::WorkBudget;
 use catalog::{QueueId, Refusal, SessionId, ShardId, VhostId};
+use std::collections::{BTreeSet, VecDeque};
 use wire::ChannelNumber;
 use wire::ShortStr;
 use wire::method::{Method, connection};
@@ -21,8 +25,14 @@ pub(crate) struct Sessions {
     memory_alarm: bool,
     /// The disk of the store is nearly full.
     disk_alarm: bool,
-    /// An alarm is on, or a virtual host is full: publishers may have to wait.
-    alarmed: bool,
+    /// Virtual hosts that have reached their quotas.
+    full_vhosts: BTreeSet<VhostId>,
+    /// The place of the table at which sessions are next told of a change of these.
+    next_review: usize,
+    /// Places whose sessions are yet to be told.
+    to_review: usize,
+    /// Publishers that queues let continue.
+    releases: VecDeque<PublisherRelease>,
     last_request: u32,
     pub opened: u64,
     pub closed: u64,
@@ -36,7 +46,10 @@ impl Sessions {
             deferred: DeferredLists::default(),
             memory_alarm: false,
             disk_alarm: false,
-            alarmed: false,
+            full_vhosts: BTreeSet::new(),
+            next_review: 0,
+            to_review: 0,
+            releases: VecDeque::new(),
             last_request: 0,
             opened: 0,
             closed: 0,
@@ -61,6 +74,9 @@ impl Sessions {
     pub fn open(&mut self, slot: ConnectionSlot, login: SessionLogin, vhost_is_full: bool) {
         let index = slot.index();
         if self.table.len() <= index {
+            if self.to_review > 0 {
+                self.to_review += index + 1 - self.table.len();
+            }
             self.table.resize_with(index + 1, || None);
         }
         assert!(self.table[index].is_none(), "the slot's earlier connection was closed");
@@ -197,27 +213,20 @@ impl Sessions {
         if self.may_read(slot) { ReadControl::Continue } else { ReadControl::Pause }
     }
 
+    /// Whether an alarm is on, or a virtual host is full: publishers may have to wait.
     #[inline]
     pub fn is_alarmed(&self) -> bool {
-        self.alarmed
+        self.memory_alarm || self.disk_alarm || !self.full_vhosts.is_empty()
     }
 
     pub fn memory_alarm(&self) -> bool {
         self.memory_alarm
     }
 
-    /// The broker is over its memory limit, or below it again.
-    pub fn set_memory_alarm<E: Effects>(&mut self, on: bool, any_vhost_full: bool, fx: &mut E) {
-        if self.memory_alarm == on {
-            return;
-        }
-        self.memory_alarm = on;
-        self.update_alarmed(any_vhost_full);
-        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
-            if let Some(session) = self.get_mut(slot) {
-                session.awaits_memory = false;
-            }
-            self.notify_blocked(slot, fx);
+    /// The broker is over its memory limit, or below it again. [`send_notices`](Self::send_notices) tells the sessions.
+    pub fn set_memory_alarm(&mut self, on: bool) {
+        if std::mem::replace(&mut self.memory_alarm, on) != on {
+            self.review_all();
         }
     }
 
@@ -225,20 +234,111 @@ impl Sessions {
         self.disk_alarm
     }
 
-    /// The disk of the store is nearly full, or has space again.
-    pub fn set_disk_alarm<E: Effects>(&mut self, on: bool, any_vhost_full: bool, fx: &mut E) {
-        if self.disk_alarm == on {
-            return;
-        }
-        self.disk_alarm = on;
-        self.update_alarmed(any_vhost_full);
-        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
-            self.notify_blocked(slot, fx);
+    /// The disk of the store is nearly full, or has space again. [`send_notices`](Self::send_notices) tells the sessions.
+    pub fn set_disk_alarm(&mut self, on: bool) {
+        if std::mem::replace(&mut self.disk_alarm, on) != on {
+            self.review_all();
         }
     }
 
-    fn update_alarmed(&mut self, any_vhost_full: bool) {
-        self.alarmed = self.memory_alarm || self.disk_alarm || any_vhost_full;
+    /// A virtual host has reached its quota, or is below it again. [`send_notices`](Self::send_notices) tells its sessions.
+    pub fn set_vhost_full(&mut self, vhost: VhostId, full: bool) {
+        let has_changed = if full { self.full_vhosts.insert(vhost) } else { self.full_vhosts.remove(&vhost) };
+        if has_changed {
+            self.review_all();
+        }
+    }
+
+    /// All sessions are to be told of a change. A review that is under way goes round once more from where it is, so that changes
+    /// that follow one another keep nobody waiting.
+    fn review_all(&mut self) {
+        self.to_review = self.table.len();
+    }
+
+    /// Publishers that wait for a queue continue. [`send_notices`](Self::send_notices) tells them.
+    pub fn release(&mut self, release: PublisherRelease) {
+        if !release.slots.is_empty() {
+            self.releases.push_back(release);
+        }
+    }
+
+    /// Whether sessions are yet to be told that they must wait, or continue.
+    #[inline]
+    pub fn has_notices(&self) -> bool {
+        self.to_review > 0 || !self.releases.is_empty()
+    }
+
+    /// Tells sessions that they must wait, or continue, as far as the budget of the turn allows.
+    #[inline]
+    pub fn send_notices<E: Effects>(&mut self, work: &mut WorkBudget, fx: &mut E) {
+        if self.has_notices() {
+            self.send_some_notices(work, fx);
+        }
+    }
+
+    #[cold]
+    fn send_some_notices<E: Effects>(&mut self, work: &mut WorkBudget, fx: &mut E) {
+        while !work.is_spent()
+            && let Some(release) = self.releases.front_mut()
+        {
+            let (queue, cause) = (release.queue, release.cause);
+            match release.slots.pop_first() {
+                Some(slot) => work.draw(self.release_one(slot, queue, cause, fx)),
+                None => _ = self.releases.pop_front(),
+            }
+        }
+        let mut free_places = 0;
+        while self.to_review > 0 && !work.is_spent() {
+            self.to_review -= 1;
+            let place = if self.next_review < self.table.len() { self.next_review } else { 0 };
+            self.next_review = place + 1;
+            match self.table.get_mut(place) {
+                Some(Some(session)) => {
+                    session.vhost_is_full = self.full_vhosts.contains(&session.identity.vhost);
+                    session.awaits_memory &= self.memory_alarm;
+                    work.draw(self.review_one(ConnectionSlot::new(place as u32), fx));
+                }
+                _ => {
+                    free_places += 1;
+                    if free_places % PLACES_PER_WORK == 0 {
+                        work.draw(1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells a session what has changed. Returns the work of that.
+    fn review_one<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) -> usize {
+        let was_told = self.get(slot).is_some_and(|session| session.blocked_notified);
+        let work = self.notify_blocked(slot, fx);
+        if !was_told && self.get(slot).is_some_and(|session| session.has_published) && self.may_read(slot) {
+            // It may have had to wait before it was told, and is not to be told any more.
+            fx.resume(slot);
+        }
+        work
+    }
+
+    /// A queue lets a publisher continue, if it still waits for that. Returns the work of that.
+    fn release_one<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        queue: QueueId,
+        cause: ReleaseCause,
+        fx: &mut E,
+    ) -> usize {
+        let Some(session) = self.get_mut(slot) else { return 1 };
+        match cause {
+            ReleaseCause::Drained if session.blocked_by == Some(queue) => {
+                session.blocked_by = None;
+                self.notify_blocked(slot, fx)
+            }
+            ReleaseCause::CaughtUp if session.throttled_by == Some(queue) => {
+                self.end_throttle(slot, fx);
+                1
+            }
+            ReleaseCause::Drained | ReleaseCause::CaughtUp => 1,
+        }
     }
 
     /// Holds a connection back until the memory alarm is over: its next command takes memory.
@@ -246,7 +346,7 @@ impl Sessions {
         assert!(self.memory_alarm, "only the end of the alarm lets it continue");
         if let Some(session) = self.get_mut(slot) {
             session.awaits_memory = true;
-            self.notify_blocked(slot, fx);
+            let _one = self.notify_blocked(slot, fx);
         }
     }
 
@@ -255,50 +355,27 @@ impl Sessions {
         self.memory_alarm && self.get(slot).is_some_and(|session| session.has_published || session.awaits_memory)
     }
 
-    /// A virtual host has reached its quota, or is below it again.
-    pub fn set_vhost_full<E: Effects>(&mut self, vhost: VhostId, full: bool, any_vhost_full: bool, fx: &mut E) {
-        self.update_alarmed(any_vhost_full);
-        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
-            if let Some(session) = self.get_mut(slot)
-                && session.identity.vhost == vhost
-            {
-                session.vhost_is_full = full;
-                self.notify_blocked(slot, fx);
-            }
-        }
-    }
-
-    /// A full queue has drained: a publisher continues, if it is blocked by that one.
-    pub fn unblock<E: Effects>(&mut self, slot: ConnectionSlot, queue: QueueId, fx: &mut E) {
-        if let Some(session) = self.get_mut(slot)
-            && session.blocked_by == Some(queue)
-        {
-            session.blocked_by = None;
-            self.notify_blocked(slot, fx);
-        }
-    }
-
-    /// Sends `connection.blocked` or `connection.unblocked` if that has changed.
-    pub fn notify_blocked<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+    /// Sends `connection.blocked` or `connection.unblocked` if that has changed. Returns the work of that.
+    pub fn notify_blocked<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) -> usize {
         let (memory_alarm, disk_alarm) = (self.memory_alarm, self.disk_alarm);
-        let Some(session) = self.get_mut(slot) else { return };
-        match (session.blocked_reason(memory_alarm, disk_alarm), session.blocked_notified) {
-            (Some(reason), false) => {
-                session.blocked_notified = true;
-                if session.capabilities.connection_blocked {
-                    let blocked = connection::Blocked { reason: ShortStr::literal(reason) };
-                    fx.reply(slot, ChannelNumber::CONNECTION, Method::ConnectionBlocked(blocked));
-                }
-            }
-            (None, true) => {
-                session.blocked_notified = false;
-                if session.capabilities.connection_blocked {
-                    fx.reply(slot, ChannelNumber::CONNECTION, Method::ConnectionUnblocked(connection::Unblocked {}));
-                }
-                fx.resume(slot);
-            }
-            _ => {}
+        let Some(session) = self.get_mut(slot) else { return 1 };
+        let reason = session.blocked_reason(memory_alarm, disk_alarm);
+        if reason.is_some() == session.blocked_notified {
+            return 1;
         }
+        session.blocked_notified = reason.is_some();
+        let is_told = session.capabilities.connection_blocked;
+        if is_told {
+            let method = match reason {
+                Some(reason) => Method::ConnectionBlocked(connection::Blocked { reason: ShortStr::literal(reason) }),
+                None => Method::ConnectionUnblocked(connection::Unblocked {}),
+            };
+            fx.reply(slot, ChannelNumber::CONNECTION, method);
+        }
+        if reason.is_none() {
+            fx.resume(slot);
+        }
+        if is_told { NOTICE_WORK } else { 1 }
     }
 
     /// A throttled publisher continues.
@@ -321,12 +398,14 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use super::Sessions;
+    use super::{PublisherRelease, ReleaseCause, Sessions, WorkBudget};
     use crate::ids::ConnectionSlot;
+    use crate::limits::NOTICE_WORK;
     use crate::session_state::{ClientCapabilities, PendingCommand, PendingReply, SessionLogin};
     use crate::shard_message::Requester;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, SessionId, ShardId, UserId, VhostId};
+    use std::collections::BTreeSet;
     use wire::ChannelNumber;
 
     fn sessions(connections: u32) -> Sessions {
@@ -343,27 +422,104 @@ mod tests {
     #[test]
     fn publishers_are_notified_when_they_are_blocked_and_when_they_continue() {
         let mut sessions = sessions(4);
-        let mut fx = RecordedEffects::default();
+        let (mut fx, mut work) = (RecordedEffects::default(), WorkBudget::new(1_000));
         for slot in [0, 2].map(ConnectionSlot::new) {
             sessions.get_mut(slot).expect("open").has_published = true;
         }
-        sessions.set_memory_alarm(true, false, &mut fx);
-        sessions.set_memory_alarm(true, false, &mut fx);
+        for _ in 0..2 {
+            sessions.set_memory_alarm(true);
+            sessions.send_notices(&mut work, &mut fx);
+        }
         assert_eq!(fx.take(), "0: connection.blocked");
         assert_eq!([0, 1, 2].map(|slot| sessions.may_read(ConnectionSlot::new(slot))), [false, true, false]);
-        sessions.set_vhost_full(VhostId(0), true, true, &mut fx);
-        sessions.set_memory_alarm(false, true, &mut fx);
+        sessions.set_vhost_full(VhostId(0), true);
+        sessions.set_memory_alarm(false);
+        sessions.send_notices(&mut work, &mut fx);
         assert_eq!(fx.take(), "2: resume", "the virtual host of 0 is full");
-        sessions.set_vhost_full(VhostId(0), false, false, &mut fx);
-        assert_eq!(fx.take(), "0: connection.unblocked | 0: resume");
+        sessions.set_vhost_full(VhostId(0), false);
+        sessions.send_notices(&mut work, &mut fx);
+        assert_eq!(fx.take(), "0: connection.unblocked | 0: resume | 2: resume");
         let queue = QueueId { index: 3, serial: 1 };
         sessions.get_mut(ConnectionSlot::new(1)).expect("open").blocked_by = Some(queue);
-        sessions.notify_blocked(ConnectionSlot::new(1), &mut fx);
-        sessions.unblock(ConnectionSlot::new(1), QueueId { index: 4, serial: 1 }, &mut fx);
+        let _one = sessions.notify_blocked(ConnectionSlot::new(1), &mut fx);
+        let release = |sessions: &mut Sessions, fx: &mut RecordedEffects, queue| {
+            let slots = [ConnectionSlot::new(1)].into();
+            sessions.release(PublisherRelease { queue, cause: ReleaseCause::Drained, slots });
+            sessions.send_notices(&mut WorkBudget::new(100), fx);
+            assert!(!sessions.has_notices());
+        };
+        release(&mut sessions, &mut fx, QueueId { index: 4, serial: 1 });
         assert!(!sessions.may_read(ConnectionSlot::new(1)));
-        sessions.unblock(ConnectionSlot::new(1), queue, &mut fx);
+        release(&mut sessions, &mut fx, queue);
         assert_eq!(fx.take(), "1: connection.blocked | 1: connection.unblocked | 1: resume");
         assert!(sessions.may_read(ConnectionSlot::new(1)) && !sessions.is_alarmed());
+    }
+
+    /// Changes that follow one another before all sessions are told: each ends up as the last one wants it, and none waits for
+    /// ever that has waited without being told.
+    #[test]
+    fn very_many_sessions_are_told_in_turns() {
+        const SESSIONS: u32 = 300;
+        let mut sessions = sessions(SESSIONS);
+        let (mut fx, mut work) = (RecordedEffects::default(), WorkBudget::new(10 * NOTICE_WORK as u32));
+        let slots = || (0..SESSIONS).map(ConnectionSlot::new);
+        slots().for_each(|slot| sessions.get_mut(slot).expect("open").has_published = true);
+        let mut turn = |sessions: &mut Sessions| {
+            work.start_turn();
+            sessions.send_notices(&mut work, &mut fx);
+            assert!(work.most() < 11 * NOTICE_WORK as u64, "{} units", work.most());
+            fx.take()
+        };
+        sessions.set_memory_alarm(true);
+        assert!(slots().all(|slot| !sessions.may_read(slot)), "it holds at once");
+        assert_eq!(turn(&mut sessions).matches("connection.blocked").count(), 10);
+        // It is over, and those that were not told go on as well.
+        sessions.set_memory_alarm(false);
+        let mut sent = String::new();
+        let mut turns = 0;
+        while sessions.has_notices() {
+            sent += &turn(&mut sessions);
+            sent += " | ";
+            turns += 1;
+        }
+        assert_eq!(sent.matches("connection.unblocked").count(), 10);
+        assert!(slots().all(|slot| sent.contains(&format!("{}: resume", slot.index()))), "{sent}");
+        assert!(turns >= 2, "{turns} turns");
+        // Sessions that come meanwhile are told, too, and keep no other from being told.
+        sessions.set_disk_alarm(true);
+        let mut told = turn(&mut sessions);
+        let slot = ConnectionSlot::new(SESSIONS);
+        let session = SessionId { shard: ShardId(0), slot, serial: 9 };
+        let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: true };
+        sessions.open(slot, SessionLogin { session, user: UserId(0), vhost: VhostId(7), capabilities }, false);
+        sessions.get_mut(slot).expect("open").has_published = true;
+        while sessions.has_notices() {
+            told += &turn(&mut sessions);
+        }
+        assert_eq!(told.matches("connection.blocked").count(), SESSIONS as usize, "all but one that cannot be told");
+    }
+
+    #[test]
+    fn publishers_of_a_queue_that_has_drained_continue_in_turns() {
+        let mut sessions = sessions(100);
+        let (mut fx, mut work) = (RecordedEffects::default(), WorkBudget::new(10 * NOTICE_WORK as u32));
+        let queue = QueueId { index: 3, serial: 1 };
+        let slots: BTreeSet<_> = (0..100).map(ConnectionSlot::new).collect();
+        for &slot in &slots {
+            sessions.get_mut(slot).expect("open").blocked_by = Some(queue);
+            let _one = sessions.notify_blocked(slot, &mut fx);
+        }
+        drop(fx.take());
+        sessions.release(PublisherRelease { queue, cause: ReleaseCause::Drained, slots });
+        let mut turns = 0;
+        while sessions.has_notices() {
+            work.start_turn();
+            sessions.send_notices(&mut work, &mut fx);
+            turns += 1;
+        }
+        assert_eq!(fx.take().matches("resume").count(), 100);
+        assert!(turns >= 10 && work.most() < 11 * NOTICE_WORK as u64, "{turns} turns, {} units", work.most());
+        assert!((0..100).map(ConnectionSlot::new).all(|slot| sessions.may_read(slot)));
     }
 
     #[test]

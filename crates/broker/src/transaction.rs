@@ -67,18 +67,10 @@ impl Transaction {
         self.counts
     }
 
-    /// The operations, to commit them; the next transaction begins.
+    /// The operations, to commit them or to roll them back; the next transaction begins.
     pub fn take(&mut self) -> Vec<TransactionOperation> {
         (self.has_persistent, self.counts) = (false, (0, 0));
         std::mem::take(&mut self.operations)
-    }
-
-    /// The deliveries that it would have settled, to roll it back; the next transaction begins.
-    pub fn roll_back(&mut self) -> impl Iterator<Item = (DeliveryTag, UnsettledDelivery)> + use<> {
-        self.take().into_iter().flat_map(|operation| match operation {
-            TransactionOperation::Settle { deliveries, .. } => deliveries,
-            TransactionOperation::Publish { .. } => Vec::new(),
-        })
     }
 }
 
@@ -93,7 +85,7 @@ mod tests {
     use wire::DeliveryTag;
 
     #[test]
-    fn a_rollback_returns_the_deliveries_and_forgets_the_messages() {
+    fn operations_are_taken_in_their_order_and_counted() {
         let pool = Pool::new(PoolOptions::default());
         let message = || Content::EMPTY.keep(&pool);
         let mut transaction = Transaction::default();
@@ -112,7 +104,11 @@ mod tests {
             transaction.push(TransactionOperation::Publish { message: message(), mandatory, further_keys });
         }
         assert_eq!(transaction.counts(), (2, 2));
-        assert_eq!(transaction.roll_back().map(|(tag, _)| tag).collect::<Vec<_>>(), [DeliveryTag(4), DeliveryTag(7)]);
+        let tags = transaction.take().into_iter().map(|operation| match operation {
+            TransactionOperation::Settle { deliveries, .. } => deliveries.first().map(|(tag, _)| *tag),
+            TransactionOperation::Publish { .. } => None,
+        });
+        assert_eq!(tags.collect::<Vec<_>>(), [Some(DeliveryTag(4)), None, Some(DeliveryTag(7)), None]);
         assert!(transaction.take().is_empty() && transaction.counts() == (0, 0));
     }
 }

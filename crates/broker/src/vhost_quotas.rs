@@ -4,39 +4,39 @@
 
 use crate::queue::Queue;
 use catalog::VhostId;
+use std::collections::BTreeMap;
 
 struct VhostQuota {
-    vhost: VhostId,
     bytes: u64,
     bytes_max: u64,
     full: bool,
 }
 
-/// The virtual hosts with a quota: few enough for a linear search.
+impl VhostQuota {
+    /// Of a virtual host without one, whose queues are counted until each is told.
+    const NONE: VhostQuota = VhostQuota { bytes: 0, bytes_max: u64::MAX, full: false };
+}
+
+/// The virtual hosts with a quota.
 #[derive(Default)]
-pub(crate) struct VhostQuotas(Vec<VhostQuota>);
+pub(crate) struct VhostQuotas(BTreeMap<VhostId, VhostQuota>);
 
 impl VhostQuotas {
     fn get_mut(&mut self, vhost: VhostId) -> &mut VhostQuota {
-        let at = self.0.iter().position(|quota| quota.vhost == vhost).unwrap_or_else(|| {
-            self.0.push(VhostQuota { vhost, bytes: 0, bytes_max: u64::MAX, full: false });
-            self.0.len() - 1
-        });
-        &mut self.0[at]
+        self.0.entry(vhost).or_insert(VhostQuota::NONE)
     }
 
     /// Sets which virtual hosts have a quota. Returns those that were full and have none any more.
     pub fn set_limits(&mut self, limits: impl Iterator<Item = (VhostId, u64)>) -> Vec<VhostId> {
         let mut before = std::mem::take(&mut self.0);
         for (vhost, bytes_max) in limits {
-            let quota = before.iter().position(|quota| quota.vhost == vhost).map(|at| before.swap_remove(at));
-            let quota = quota.unwrap_or(VhostQuota { vhost, bytes: 0, bytes_max, full: false });
-            self.0.push(VhostQuota { bytes_max, ..quota });
+            let quota = before.remove(&vhost).unwrap_or(VhostQuota::NONE);
+            self.0.insert(vhost, VhostQuota { bytes_max, ..quota });
         }
-        let full = before.iter().filter(|quota| quota.full).map(|quota| quota.vhost).collect();
+        let full = before.iter().filter(|(_, quota)| quota.full).map(|(vhost, _)| *vhost).collect();
         // Their queues are counted until each is told, which takes more than one turn where there are many.
-        let counted = before.into_iter().filter(|quota| quota.bytes > 0);
-        self.0.extend(counted.map(|quota| VhostQuota { bytes_max: u64::MAX, full: false, ..quota }));
+        let counted = before.into_iter().filter(|(_, quota)| quota.bytes > 0);
+        self.0.extend(counted.map(|(vhost, quota)| (vhost, VhostQuota { bytes: quota.bytes, ..VhostQuota::NONE })));
         full
     }
 
@@ -70,21 +70,22 @@ impl VhostQuotas {
 
     /// The virtual hosts with a quota: the bytes that wait here, and those that may wait on all shards.
     pub fn iter(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
-        let limited = self.0.iter().filter(|quota| quota.bytes_max < u64::MAX);
-        limited.map(|quota| (quota.vhost, quota.bytes, quota.bytes_max))
+        let limited = self.0.iter().filter(|(_, quota)| quota.bytes_max < u64::MAX);
+        limited.map(|(vhost, quota)| (*vhost, quota.bytes, quota.bytes_max))
+    }
+
+    /// How many are counted.
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Notes whether a virtual host is full. Returns whether that has changed.
     pub fn set_full(&mut self, vhost: VhostId, full: bool) -> bool {
-        let quota = self.0.iter_mut().find(|quota| quota.vhost == vhost);
+        let quota = self.0.get_mut(&vhost);
         quota.is_some_and(|quota| std::mem::replace(&mut quota.full, full) != full)
     }
 
     pub fn is_full(&self, vhost: VhostId) -> bool {
-        self.0.iter().any(|quota| quota.vhost == vhost && quota.full)
-    }
-
-    pub fn any_full(&self) -> bool {
-        self.0.iter().any(|quota| quota.full)
+        self.0.get(&vhost).is_some_and(|quota| quota.full)
     }
 }

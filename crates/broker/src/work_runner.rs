@@ -3,6 +3,7 @@
 use crate::commits::Commits;
 use crate::control_plane::ControlPlane;
 use crate::deferred_work::{DeferredKey, DeferredWork};
+use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
@@ -23,6 +24,7 @@ impl WorkRunner<'_> {
     /// One turn: first the queues and dead letters that commands have left, then each connection's work.
     pub fn run<E: Effects>(&mut self, fx: &mut E) {
         self.control.data.has_backlog = false;
+        self.control.data.dispatcher.wake_settled(self.control.sessions, fx);
         self.control.dispatch_due(fx);
         while !self.control.data.dispatcher.work.is_spent() {
             let Some(key) = self.control.sessions.deferred.next_turn() else { return };
@@ -43,7 +45,9 @@ impl WorkRunner<'_> {
         let key = session.deferred.unwrap_or_else(|| deferred.open(None));
         deferred.detach(key, end);
         for channel in session.channels.iter() {
-            self.control.data.dispatcher.channels.close(channel);
+            if let Some(rollback) = self.control.data.dispatcher.channels.close(channel) {
+                deferred.push(key, DeferredWork::RollBack(rollback));
+            }
             let outcome = SettlementOutcome::Requeued;
             deferred.push(key, DeferredWork::CloseChannel { channel, outcome });
         }
@@ -66,7 +70,9 @@ impl WorkRunner<'_> {
         if let Some(batch) = batch {
             self.control.send_definitions(None, batch.definitions, true, fx);
         }
-        self.control.data.dispatcher.channels.close(key);
+        if let Some(rollback) = self.control.data.dispatcher.channels.close(key) {
+            self.control.sessions.defer(slot, DeferredWork::RollBack(rollback));
+        }
         self.control.sessions.defer(slot, DeferredWork::CloseChannel { channel: key, outcome });
         if let Some(deferred) = self.control.sessions.get(slot).and_then(|session| session.deferred) {
             self.run_list(deferred, fx);
@@ -122,6 +128,16 @@ impl WorkRunner<'_> {
                 None
             }
             DeferredWork::Settle { channel, through, outcome } => self.settle(channel, through, outcome, fx),
+            DeferredWork::SettleInTransaction { channel, through, outcome } => {
+                let Dispatcher { channels, work, .. } = &mut self.control.data.dispatcher;
+                // Once the channel is closed there is no transaction, and nothing is left.
+                let found = channels.get_mut(channel);
+                let is_done = found.is_none_or(|found| found.settle_through_in_transaction(through, outcome, work));
+                (!is_done).then_some(DeferredWork::SettleInTransaction { channel, through, outcome })
+            }
+            DeferredWork::RollBack(mut rollback) => {
+                (!self.control.roll_back(&mut rollback, fx)).then_some(DeferredWork::RollBack(rollback))
+            }
             DeferredWork::Wake { channel } => {
                 if let Some(channel) = self.control.data.dispatcher.channels.get_mut(channel) {
                     channel.wake_deferred = false;

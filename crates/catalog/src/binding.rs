@@ -5,6 +5,7 @@
 //!         them: of a source, of a destination, and of those that match alike.
 
 use crate::{
+    copy_budget::CopyBudget,
     heap::allocated,
     limits::{ARGUMENT_BYTES_A_STEP, CatalogLimits},
     segmented_table::SegmentedTable,
@@ -163,6 +164,26 @@ impl BindingTable {
             texts: TextArena::default(),
             hash: FixedState::with_seed(limits.hash_seed),
         }
+    }
+
+    /// One without bindings, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let BindingTable { serial, arguments_bytes, .. } = *self;
+        let (records, free, arguments, arguments_free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (index, texts) = (self.index.begin_copy(), self.texts.begin_copy());
+        let hash = self.hash.clone();
+        Self { records, free, serial, index, arguments, arguments_free, arguments_bytes, texts, hash }
+    }
+
+    /// Copies more bindings. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        let kept = |kept: &Option<Box<KeptArguments>>| (kept.clone(), kept.as_ref().map_or(0, |kept| kept.heap_bytes));
+        budget.copy_values(&self.records, &mut copy.records)
+            && budget.copy_values(&self.free, &mut copy.free)
+            && self.index.copy_part(&mut copy.index, budget)
+            && budget.copy_each(&self.arguments, &mut copy.arguments, kept)
+            && budget.copy_values(&self.arguments_free, &mut copy.arguments_free)
+            && self.texts.copy_part(&mut copy.texts, budget)
     }
 
     pub fn len(&self) -> usize {

@@ -7,6 +7,7 @@
 
 mod access;
 mod bindings;
+mod catalog_copy;
 mod exchanges;
 mod keyed_routes;
 mod limits_and_policies;
@@ -38,6 +39,7 @@ use crate::{
     vhost::VhostTable,
     watch::BindingSubscriptions,
 };
+pub use catalog_copy::CatalogCopy;
 pub use keyed_routes::KeyedRoute;
 pub use lookup::{BindingDestination, BindingView};
 use removals::Removal;

@@ -21,6 +21,7 @@ use crate::{
     named::{NameTable, Named, hidden_serial},
     policy::EffectivePolicy,
     refusal::{Refusal, ResourceName},
+    watch::UNWATCHED,
 };
 use consistent_hash::HashRing;
 use federation_upstream::DownstreamFilter;
@@ -182,6 +183,34 @@ pub(crate) struct ExchangeEntry {
     pub watch: u32,
     /// It is being removed.
     pub leaving: bool,
+}
+
+impl ExchangeEntry {
+    /// A copy that knows nothing of walks and watches, and without the seats of a consistent hash.
+    pub fn begin_copy(&self) -> Self {
+        let matching = match &self.matching {
+            RoutingTable::ConsistentHash(ring) => RoutingTable::ConsistentHash(Box::new(ring.begin_copy())),
+            other => other.clone(),
+        };
+        let (definition, alternate) = (self.definition.clone(), self.alternate.clone());
+        let ExchangeEntry { serial, from, to_exchanges, into, stamped, asks, root, version, leaving, .. } = *self;
+        Self {
+            definition,
+            serial,
+            matching,
+            alternate,
+            from,
+            to_exchanges,
+            into,
+            stamped,
+            asks,
+            root,
+            version,
+            walk: 0,
+            watch: UNWATCHED,
+            leaving,
+        }
+    }
 }
 
 impl Named for ExchangeEntry {

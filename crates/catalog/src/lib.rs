@@ -11,6 +11,7 @@ mod all_policies;
 pub mod arguments;
 mod binding;
 mod catalog;
+mod copy_budget;
 mod definition;
 mod exchange;
 mod features;
@@ -37,7 +38,9 @@ mod user;
 mod vhost;
 mod watch;
 
-pub use crate::catalog::{BindingDestination, BindingPlace, BindingView, Catalog, KeyedRoute, default_definitions};
+pub use crate::catalog::{
+    BindingDestination, BindingPlace, BindingView, Catalog, CatalogCopy, KeyedRoute, default_definitions,
+};
 pub use all_policies::AllPolicies;
 pub use definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedExchange, RemovedQueue};
 pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms, federation_upstream::trace};

@@ -3,7 +3,7 @@
 //! Enters: things with names.  Leaves: indexes, dense, reused the last freed first.
 //! Owns:   the things.
 
-use crate::{ids::VhostId, segmented_table::SegmentedTable};
+use crate::{copy_budget::CopyBudget, ids::VhostId, segmented_table::SegmentedTable};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
@@ -51,6 +51,21 @@ impl<T: Named> NameTable<T> {
             heap_bytes: 0,
             hash: FixedState::with_seed(hash_seed),
         }
+    }
+
+    /// One without things, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let NameTable { serial, heap_bytes, .. } = *self;
+        let (index, hash) = (self.index.begin_copy(), self.hash.clone());
+        Self { things: Vec::new(), free: Vec::new(), index, serial, heap_bytes, hash }
+    }
+
+    /// Copies more things. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget, copy_of: impl Fn(&T) -> T) -> bool {
+        let copied = |thing: &Option<T>| (thing.as_ref().map(&copy_of), thing.as_ref().map_or(0, Named::heap_bytes));
+        budget.copy_each(&self.things, &mut copy.things, copied)
+            && budget.copy_values(&self.free, &mut copy.free)
+            && self.index.copy_part(&mut copy.index, budget)
     }
 
     /// How many things have a name.

@@ -5,6 +5,7 @@
 
 use crate::{
     binding::{ListHead, NONE},
+    copy_budget::CopyBudget,
     features::QueueFeatures,
     heap::{allocated, boxed_table, shared},
     ids::{QueueId, QueueUid, SessionId, ShardId, VhostId},
@@ -106,6 +107,16 @@ impl QueueTable {
             exclusive: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
             routes: 0,
         }
+    }
+
+    /// One without queues, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        Self { table: self.table.begin_copy(), exclusive: self.exclusive.clone(), routes: 0 }
+    }
+
+    /// Copies more queues, without the routes to them alone. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        self.table.copy_part(&mut copy.table, budget, |queue| QueueEntry { route: None, ..queue.clone() })
     }
 
     #[inline]

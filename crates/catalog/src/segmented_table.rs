@@ -6,6 +6,7 @@
 //! A table that doubles in one piece holds everybody for as long as it takes to hash a million entries anew. Here one segment
 //! after the other is split, each when as many values have come as one segment holds.
 
+use crate::copy_budget::CopyBudget;
 use hashbrown::HashTable;
 
 /// Values that a segment holds on average.
@@ -128,6 +129,27 @@ impl<T> SegmentedTable<T> {
         let before = segment.allocation_size();
         segment.reserve(values.saturating_sub(segment.len()), hash_of);
         self.segments_bytes += segment.allocation_size() - before;
+    }
+}
+
+impl<T: Clone> SegmentedTable<T> {
+    /// One without segments, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        Self { segments: Vec::with_capacity(self.segments.len()), level: self.level, len: self.len, segments_bytes: 0 }
+    }
+
+    /// Copies more segments. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        while let Some(segment) = self.segments.get(copy.segments.len()) {
+            if budget.is_spent() {
+                return false;
+            }
+            let segment = segment.clone();
+            budget.draw(size_of::<HashTable<T>>() + segment.allocation_size());
+            copy.segments_bytes += segment.allocation_size();
+            copy.segments.push(segment);
+        }
+        true
     }
 }
 

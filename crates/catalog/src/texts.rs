@@ -3,7 +3,7 @@
 //! Enters: strings of at most 255 bytes.  Leaves: 4-byte handles, and the strings again.
 //! Owns:   their bytes, in places of 8-byte steps whose length byte comes first; freed places are reused by size.
 
-use crate::limits::NAME_BYTES_MAX;
+use crate::{copy_budget::CopyBudget, limits::NAME_BYTES_MAX};
 
 /// A string in the arena: the number of its first 8-byte place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,18 @@ fn places(bytes: usize) -> usize {
 }
 
 impl TextArena {
+    /// One without strings, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        Self { chunks: Vec::new(), filled: self.filled, free: vec![Vec::new(); self.free.len()] }
+    }
+
+    /// Copies more strings, and which places are free. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        let mut free = self.free.iter().zip(&mut copy.free);
+        budget.copy_each(&self.chunks, &mut copy.chunks, |chunk| (chunk.clone(), CHUNK_BYTES))
+            && free.all(|(from, copy)| budget.copy_values(from, copy))
+    }
+
     /// Keeps a string of at most 255 bytes.
     pub fn keep(&mut self, text: &[u8]) -> TextId {
         assert!(text.len() <= NAME_BYTES_MAX, "a text longer than a short string reached the arena");

@@ -4,6 +4,7 @@
 //! Owns:   users, their passwords and their permissions on vhosts.
 
 use crate::{
+    copy_budget::CopyBudget,
     ids::{UserId, VhostId},
     limits::CatalogLimits,
     name::Name,
@@ -117,6 +118,24 @@ impl UserTable {
             by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
             decoys: DecoyTable::default(),
         }
+    }
+
+    /// One without users, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let by_name = HashMap::with_capacity_and_hasher(self.by_name.len(), self.by_name.hasher().clone());
+        Self { users: Vec::new(), by_name, decoys: self.decoys.clone() }
+    }
+
+    /// Copies more users. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        let UserTable { users, by_name, .. } = copy;
+        budget.copy_each(&self.users, users, |user| {
+            let Some(user) = user else { return (None, 0) };
+            by_name.extend(self.by_name.get_key_value(&user.name).map(|(name, &id)| (name.clone(), id)));
+            // The patterns are on the heap, written and compiled.
+            let permissions = 2 * (size_of_val(&*user.permissions) + size_of_val(&*user.topics));
+            (Some(user.clone()), permissions)
+        })
     }
 
     pub fn len(&self) -> usize {

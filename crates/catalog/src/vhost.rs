@@ -4,6 +4,7 @@
 //! Owns:   what is kept per vhost.
 
 use crate::{
+    copy_budget::CopyBudget,
     heap::shared,
     ids::{ExchangeId, VhostId},
     limits::CatalogLimits,
@@ -62,6 +63,24 @@ impl VhostTable {
             leaving: 0,
             policies_bytes: 0,
         }
+    }
+
+    /// One without vhosts, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let by_name = HashMap::with_capacity_and_hasher(self.by_name.len(), self.by_name.hasher().clone());
+        let VhostTable { leaving, policies_bytes, .. } = *self;
+        Self { vhosts: Vec::new(), by_name, leaving, policies_bytes }
+    }
+
+    /// Copies more vhosts. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        let VhostTable { vhosts, by_name, .. } = copy;
+        budget.copy_each(&self.vhosts, vhosts, |vhost| {
+            if let Some(name) = vhost.as_ref().filter(|vhost| !vhost.leaving).map(|vhost| &vhost.name) {
+                by_name.extend(self.by_name.get_key_value(name).map(|(name, &id)| (name.clone(), id)));
+            }
+            (vhost.clone(), vhost.as_ref().map_or(0, |vhost| vhost.policies.bytes()))
+        })
     }
 
     pub fn len(&self) -> usize {

@@ -121,6 +121,71 @@ fn a_message_that_satisfies_very_many_bindings_is_held_against_them_a_piece_at_a
     }
 }
 
+/// A consistent-hash exchange with many seats, of one weight or each of another.
+fn seats(one_weight: bool) -> RoutingScript {
+    let mut script = RoutingScript::new();
+    script.run("exchange x x-consistent-hash");
+    for number in 1..=3_000 {
+        let weight = if one_weight { 7 } else { number };
+        script.run(&format!("queue q{number}; bind x {weight} q{number}"));
+    }
+    script
+}
+
+#[test]
+fn the_seats_of_a_consistent_hash_draw_a_piece_at_a_time() {
+    for one_weight in [true, false] {
+        let mut script = seats(one_weight);
+        for key in (0..20).map(|number| format!("key {number}")) {
+            let search = |work_max| Search { exchange: "x", key: &key, properties: &[0, 0], work_max };
+            let mut results = Vec::new();
+            for work_max in [1, 50, 100_000] {
+                let (pieces, found) = search(work_max).in_pieces(&mut script, |_, _| ());
+                let most = pieces.iter().max().copied().unwrap_or_default();
+                assert!(most <= work_max + 10, "{work_max} units: {most}");
+                assert!(work_max > 50 || pieces.len() > 3, "{work_max} units: {} pieces", pieces.len());
+                results.push(found);
+            }
+            // The route is remembered only now.
+            results.push(search(0).whole(&mut script));
+            assert!(results[0].len() == 1 && results.iter().all(|found| *found == results[0]), "{results:?}");
+        }
+    }
+}
+
+#[test]
+fn seats_that_come_and_go_while_others_draw_get_what_a_whole_draw_would_give_them() {
+    for one_weight in [true, false] {
+        let mut script = seats(one_weight);
+        for key in (0..20).map(|number| format!("key {number}")) {
+            let search = Search { exchange: "x", key: &key, properties: &[0, 0], work_max: 10 };
+            let mut number = 10_000;
+            let (pieces, found) = search.in_pieces(&mut script, |script, pieces| {
+                // Whoever would get it goes and another comes, again and again; in the end nothing changes.
+                if pieces % 2 == 1 && pieces < 40 {
+                    number += 1;
+                    let weight = if one_weight { 7 } else { number };
+                    script.run(&format!("queue q{number}; bind x {weight} q{number}"));
+                    let best = Search { exchange: "x", key: &key, properties: &[0, 0], work_max: 0 }.whole(script);
+                    script.run(&format!("delete-queue {}", best[0]));
+                }
+            });
+            assert!(pieces.len() > 3);
+            assert_eq!(found, search.whole(&mut script), "one weight: {one_weight}");
+        }
+    }
+}
+
+#[test]
+fn a_draw_ends_although_seats_change_all_the_time() {
+    let mut script = seats(false);
+    let search = Search { exchange: "x", key: "key", properties: &[0, 0], work_max: 10 };
+    let (pieces, found) = search.in_pieces(&mut script, |script, pieces| {
+        script.run(&format!("queue new{pieces}; bind x {} new{pieces}", 5_000 + pieces));
+    });
+    assert!(found.len() == 1 && pieces.len() < 40, "{} pieces", pieces.len());
+}
+
 /// Each piece would begin with the binding at which the one before has stopped, and others are made instead.
 #[test]
 fn a_search_of_headers_ends_although_the_binding_where_it_stops_goes_each_time() {

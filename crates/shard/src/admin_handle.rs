@@ -111,8 +111,8 @@ impl AdminHandle {
         Some(metrics)
     }
 
-    /// A replica of the definitions, which gets every change that is made from now on. The shard that makes changes copies its own,
-    /// and does nothing else meanwhile. `None`: the broker has stopped, or there are
+    /// A replica of the definitions, which gets every change that is made from then on. The shard that makes changes copies its own,
+    /// a piece with each tick; changes of definitions wait meanwhile. `None`: the broker has stopped, or there are
     /// [`limits::DEFINITION_SUBSCRIBERS_MAX`](crate::limits::DEFINITION_SUBSCRIBERS_MAX) already.
     pub fn subscribe_definitions(&self) -> Option<Box<CatalogReplica>> {
         let (reply, replica) = mpsc::channel();

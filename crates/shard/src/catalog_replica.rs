@@ -23,14 +23,14 @@ pub(crate) struct DefinitionPublisher {
 }
 
 impl DefinitionPublisher {
-    /// A replica with these definitions, which gets the changes behind this version. `None`: there are too many.
-    pub fn subscribe(&mut self, catalog: &Catalog, version: u64) -> Option<CatalogReplica> {
+    /// A replica with these definitions, a copy, which gets the changes behind this version. `None`: there are too many.
+    pub fn subscribe(&mut self, catalog: Catalog, version: u64) -> Option<CatalogReplica> {
         if self.subscribers.len() >= DEFINITION_SUBSCRIBERS_MAX {
             return None;
         }
         let (sender, updates) = sync_channel(DEFINITION_UPDATES_MAX);
         self.subscribers.push(sender);
-        Some(CatalogReplica { catalog: catalog.clone(), version, updates })
+        Some(CatalogReplica { catalog, version, updates })
     }
 
     /// The replicas outside of the shards, those included that were lost since the last change.
@@ -146,8 +146,8 @@ mod tests {
         let mut catalog = Catalog::new(CatalogLimits { vhosts_max: 10_000, ..CatalogLimits::default() });
         let mut publisher = DefinitionPublisher::default();
         catalog.execute(&vhost(0)).expect("the first");
-        let mut replica = publisher.subscribe(&catalog, 1).expect("few");
-        let mut slow = publisher.subscribe(&catalog, 1).expect("few");
+        let mut replica = publisher.subscribe(catalog.clone(), 1).expect("few");
+        let mut slow = publisher.subscribe(catalog.clone(), 1).expect("few");
         let changes = DEFINITION_UPDATES_MAX as u64 + 1;
         for number in 1..=changes {
             let definition = vhost(number);
@@ -166,13 +166,13 @@ mod tests {
             (slow.apply(1, |_, _| {}), slow.wait(std::time::Duration::MAX)),
             (Err(ReplicaLost), Err(ReplicaLost))
         );
-        let anew = publisher.subscribe(&catalog, changes + 1).expect("few");
+        let anew = publisher.subscribe(catalog.clone(), changes + 1).expect("few");
         assert_eq!(anew.catalog().version(), catalog.version());
         drop((replica, anew));
         publisher.publish(changes + 2, &vhost(0));
         assert!(publisher.subscribers.is_empty(), "whoever is gone is forgotten");
-        let all: Vec<_> = (0..DEFINITION_SUBSCRIBERS_MAX).map(|_| publisher.subscribe(&catalog, 0)).collect();
-        assert!(all.iter().all(Option::is_some) && publisher.subscribe(&catalog, 0).is_none());
+        let all: Vec<_> = (0..DEFINITION_SUBSCRIBERS_MAX).map(|_| publisher.subscribe(catalog.clone(), 0)).collect();
+        assert!(all.iter().all(Option::is_some) && publisher.subscribe(catalog.clone(), 0).is_none());
         assert_eq!(publisher.subscribers(), DEFINITION_SUBSCRIBERS_MAX);
     }
 }

@@ -10,7 +10,9 @@ use crate::effects::ShardEffects;
 use crate::event_outcome::EventOutcome;
 use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
-use crate::limits::{RECEIVE_BUFFER_BYTES, SCARCE_RECEIVE_BYTES, TURN_BYTES};
+use crate::limits::{
+    BACKLOG_FLUSHES_PER_TICK, FLUSHES_PER_BATCH, RECEIVE_BUFFER_BYTES, SCARCE_RECEIVE_BYTES, TURN_BYTES,
+};
 use crate::link_context::LinkContext;
 use crate::login::{LoginRequest, LoginService};
 use crate::receive_buffer::ReceiveBuffer;
@@ -371,11 +373,22 @@ impl Dispatcher {
         self.remove_connection(slot, now);
     }
 
-    /// Flushes every output that was written to.
+    /// Flushes the outputs that were written to. Where they are very many, the others are left to the backlog.
     pub fn flush(&mut self, now: Instant) {
-        while let Some(slot) = self.sessions.effects.outputs.next_dirty() {
+        for _ in 0..FLUSHES_PER_BATCH {
+            let Some(slot) = self.sessions.effects.outputs.next_dirty() else { return };
             self.flush_connection(slot, now);
         }
+        self.sessions.effects.outputs.leave_dirty();
+    }
+
+    /// Flushes outputs that earlier batches have left, and those that are written to then.
+    pub fn flush_backlog(&mut self, now: Instant) {
+        for _ in 0..BACKLOG_FLUSHES_PER_TICK {
+            let Some(slot) = self.sessions.effects.outputs.next_in_backlog() else { break };
+            self.flush_connection(slot, now);
+        }
+        self.flush(now);
     }
 
     /// Acknowledges to another broker what is safe of its messages, while more of them wait in the receive buffer.

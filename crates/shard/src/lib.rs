@@ -19,6 +19,7 @@ mod connections;
 mod copied_bytes;
 mod cpu_latency;
 mod cpu_latency_guard;
+mod definition_copies;
 mod definition_journal;
 mod definition_recovery;
 mod disk_signal;

@@ -7,6 +7,12 @@ use wire::frame::FRAME_OVERHEAD_BYTES;
 pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 /// Bytes read from one connection before the next has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
+/// Bytes of definitions that are copied with a tick for a replica outside of the shards: less than a millisecond.
+pub const DEFINITION_BYTES_COPIED_PER_TICK: usize = 512 * 1024;
+/// Outputs that are flushed with the batch that has written to them, each with a call of the system: a millisecond.
+pub const FLUSHES_PER_BATCH: usize = 256;
+/// Outputs of earlier batches that are flushed with a tick.
+pub const BACKLOG_FLUSHES_PER_TICK: usize = 512;
 /// Bytes of messages for the disk by which a connection's turns may add to what waits, and it is read although the disk is behind.
 pub const UNHELD_STORED_BYTES: usize = 64 * 1024;
 /// Mailbox batches in flight from one shard to another; few in models.

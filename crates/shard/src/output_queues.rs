@@ -1,6 +1,7 @@
 //! The output of every connection of a shard: what the session encoded and the link has not taken yet.
 //!
-//! A queue that was written to is dirty until the shard flushes it, once per batch.
+//! A queue that was written to is dirty until the shard flushes it, once per batch. Where one batch has written to very many, some
+//! wait in the backlog: each flush is a call of the system, and those who come later must not wait for all of them.
 
 use crate::connection_stamps::ConnectionStamps;
 use crate::limits::SCARCE_OUTPUT_DIVISOR;
@@ -8,6 +9,7 @@ use crate::link_output::LinkOutput;
 use crate::memory_pressure::MemoryPressure;
 use broker::ConnectionSlot;
 use session::Outbound;
+use std::collections::VecDeque;
 
 /// The output of one connection.
 pub struct OutputQueue {
@@ -28,6 +30,8 @@ pub struct OutputQueue {
 pub struct OutputQueues {
     queues: Vec<Option<OutputQueue>>,
     dirty: Vec<ConnectionSlot>,
+    /// Those of earlier batches, in their order. They are marked dirty as well.
+    backlog: VecDeque<ConnectionSlot>,
     queue_bytes_max: usize,
     /// The bytes beyond which a connection gets no more deliveries now: fewer while memory is low.
     delivery_bytes_max: usize,
@@ -36,7 +40,8 @@ pub struct OutputQueues {
 impl OutputQueues {
     /// No outputs. Beyond `queue_bytes_max` a connection gets no more deliveries.
     pub fn new(queue_bytes_max: usize) -> Self {
-        OutputQueues { queues: Vec::new(), dirty: Vec::new(), queue_bytes_max, delivery_bytes_max: queue_bytes_max }
+        let (queues, dirty, backlog) = (Vec::new(), Vec::new(), VecDeque::new());
+        OutputQueues { queues, dirty, backlog, queue_bytes_max, delivery_bytes_max: queue_bytes_max }
     }
 
     /// Bytes in a connection's output beyond which it gets no more deliveries; beyond twice as many the shard stops
@@ -98,14 +103,42 @@ impl OutputQueues {
         Some(queue)
     }
 
-    /// Removes a connection from the dirty list and returns it.
+    /// Takes a connection that was written to in this batch, to flush it.
     #[inline]
     pub fn next_dirty(&mut self) -> Option<ConnectionSlot> {
         let slot = self.dirty.pop()?;
+        Some(self.clean(slot))
+    }
+
+    /// Leaves what else was written to in this batch to the backlog.
+    #[inline]
+    pub fn leave_dirty(&mut self) {
+        if !self.dirty.is_empty() {
+            self.backlog.extend(self.dirty.drain(..));
+        }
+    }
+
+    /// Takes the connection that has waited longest in the backlog, to flush it.
+    pub fn next_in_backlog(&mut self) -> Option<ConnectionSlot> {
+        let slot = self.backlog.pop_front()?;
+        if self.backlog.is_empty() {
+            self.backlog = VecDeque::new();
+        }
+        Some(self.clean(slot))
+    }
+
+    /// Whether connections wait in the backlog.
+    #[inline]
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    #[inline]
+    fn clean(&mut self, slot: ConnectionSlot) -> ConnectionSlot {
         if let Some(queue) = self.get_mut(slot) {
             queue.is_dirty = false;
         }
-        Some(slot)
+        slot
     }
 
     /// Whether a connection may get more deliveries.
@@ -132,6 +165,29 @@ mod tests {
     use broker::ConnectionSlot;
     use session::Outbound;
     use slab::{Pool, PoolOptions};
+
+    #[test]
+    fn what_a_batch_leaves_is_flushed_in_its_order_and_once() {
+        let pool = Pool::new(PoolOptions::default());
+        let slots = [0, 1, 2].map(ConnectionSlot::new);
+        let mut outputs = OutputQueues::new(100);
+        for slot in slots {
+            outputs.open(slot, Outbound::new(), 0);
+            outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
+        }
+        assert_eq!(outputs.next_dirty(), Some(slots[2]));
+        outputs.leave_dirty();
+        // One of them is written to again, and another one is written to as well.
+        for slot in [slots[1], slots[2]] {
+            outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
+        }
+        assert_eq!((outputs.next_dirty(), outputs.next_dirty()), (Some(slots[2]), None));
+        assert!(outputs.has_backlog());
+        let left = [(); 3].map(|()| outputs.next_in_backlog());
+        assert_eq!((left, outputs.has_backlog()), ([Some(slots[0]), Some(slots[1]), None], false));
+        outputs.get_dirty(slots[0]).expect("open").out.heartbeat(&pool);
+        assert_eq!(outputs.next_dirty(), Some(slots[0]), "it is dirty again");
+    }
 
     #[test]
     fn a_written_output_is_flushed_once_and_reports_when_it_is_full() {

@@ -270,6 +270,7 @@ impl ShardBuilder {
             ports,
             disk_signal,
             waiting_operators: VecDeque::new(),
+            held_changes: VecDeque::new(),
             stats: ThreadStats::default(),
         })
     }

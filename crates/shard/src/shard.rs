@@ -6,11 +6,13 @@
 
 use crate::catalog_replica::CatalogReplica;
 use crate::connections::Connections;
+use crate::definition_copies::DefinitionCopies;
 use crate::definition_journal::DefinitionJournal;
 use crate::dispatcher::Dispatcher;
 use crate::effects::ShardEffects;
 use crate::limits::{
-    ANSWER_SHARED_BYTES_MIN, MAILBOX_BATCHES, MAILBOX_BATCHES_PER_TICK, RECHECK_INTERVAL, THROTTLE_TIME,
+    ANSWER_SHARED_BYTES_MIN, DEFINITION_SUBSCRIBERS_MAX, MAILBOX_BATCHES, MAILBOX_BATCHES_PER_TICK, RECHECK_INTERVAL,
+    THROTTLE_TIME,
 };
 use crate::login::ExternalMechanism;
 use crate::mailbox::ShardWaker;
@@ -50,6 +52,7 @@ pub struct Shard {
     throttle: PublisherThrottle,
     read_order: ReadOrder,
     reports: ReportService,
+    copies: DefinitionCopies,
 }
 
 impl Shard {
@@ -68,6 +71,7 @@ impl Shard {
             throttle: PublisherThrottle::default(),
             read_order: ReadOrder::default(),
             reports: ReportService::default(),
+            copies: DefinitionCopies::default(),
         }
     }
 
@@ -167,8 +171,10 @@ impl Shard {
         self.dispatcher.run_timers(now);
         self.dispatcher.sessions.check_memory(now);
         self.reports.serve(&mut self.dispatcher, now);
+        self.copies.proceed(&mut self.dispatcher.sessions);
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
+        self.dispatcher.flush_backlog(now);
         self.dispatcher.sessions.effects.mailbox.send(true);
         self.dispatcher.sessions.submit_writes(now);
         self.outcome(now)
@@ -326,15 +332,17 @@ impl Shard {
         broker.observer().peek(id, count, body_bytes)
     }
 
-    /// A replica of the definitions for another thread, of shard 0. `None`: there are too many.
-    pub fn subscribe_definitions(&mut self) -> Option<CatalogReplica> {
-        let Sessions { broker, effects, shared, options, .. } = &mut self.dispatcher.sessions;
-        let replica = effects.replicas.subscribe(broker.catalog(), broker.definitions_version())?;
-        // It takes as much memory as a shard's.
-        if let Some(share) = shared.definition_share(options.shard, effects.replicas.subscribers()) {
-            broker.catalog_mut().set_definition_share(share);
+    /// Has the definitions of shard 0 copied with the next ticks, for a replica on another thread. If there are too many, the reply is
+    /// dropped.
+    pub fn subscribe_definitions(&mut self, reply: Sender<Box<CatalogReplica>>) {
+        if self.dispatcher.sessions.effects.replicas.subscribers() + self.copies.len() < DEFINITION_SUBSCRIBERS_MAX {
+            self.copies.request(reply);
         }
-        Some(replica)
+    }
+
+    /// Whether changes of definitions wait for a copy of them.
+    pub(crate) fn holds_definitions(&self) -> bool {
+        self.dispatcher.sessions.broker.holds_definitions()
     }
 
     /// Has connections found with the next ticks.
@@ -353,8 +361,11 @@ impl Shard {
             || ((connections.has_held() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
+            || effects.outputs.has_backlog()
+            || broker.checks_timeouts()
             || self.dispatcher.reviews_access()
             || self.reports.has_work()
+            || self.copies.has_work(broker)
             || self.dispatcher.federation_links.has_dials()
             || effects.journal.as_ref().is_some_and(|journal| journal.has_work())
         {

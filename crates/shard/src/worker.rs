@@ -12,7 +12,7 @@ use crate::shared_state::SharedState;
 use crate::thread_stats::ThreadStats;
 use crate::tokens::TokenOwner;
 use broker::ConnectionSlot;
-use catalog::Refusal;
+use catalog::{Definition, Refusal};
 use link::Link;
 use mio::{Registry, Token};
 use reactor::{AdaptiveSpin, IdleStrategy, SocketReadiness, Worker};
@@ -44,7 +44,15 @@ pub(crate) struct ShardWorker {
     pub disk_signal: Option<Arc<DiskSignal>>,
     /// Of shard 0: operators whose changes are not durable yet. Each waits for its answer before it sends more.
     pub waiting_operators: VecDeque<WaitingOperator>,
+    /// Of shard 0: changes of operators that wait for a copy of the definitions.
+    pub held_changes: VecDeque<HeldChanges>,
     pub stats: ThreadStats,
+}
+
+/// Changes that an operator wants, and who is told what was refused.
+pub(crate) struct HeldChanges {
+    definitions: Vec<Definition>,
+    reply: Sender<Vec<Refusal>>,
 }
 
 /// An operator who is told what was refused once the rest is durable.
@@ -105,11 +113,10 @@ impl Worker<InboxMessage> for ShardWorker {
     fn on_message(&mut self, message: InboxMessage, registry: &Registry, now: Instant) {
         // A requester that has gone needs no reply.
         match message {
-            InboxMessage::Define(definitions, reply) => {
-                let refusals = self.shard.define(definitions, now);
-                let version = self.shard.broker().definitions_version();
-                self.waiting_operators.push_back(WaitingOperator { version, refusals, reply });
+            InboxMessage::Define(definitions, reply) if self.holds_changes() => {
+                self.held_changes.push_back(HeldChanges { definitions, reply });
             }
+            InboxMessage::Define(definitions, reply) => self.define(HeldChanges { definitions, reply }, now),
             InboxMessage::ReadCatalog(read) => read(self.shard.broker().catalog()),
             InboxMessage::Answer { to, properties, body } => self.shard.respond(to, &properties, &body, now),
             InboxMessage::Federate(order, done) => {
@@ -124,11 +131,7 @@ impl Worker<InboxMessage> for ShardWorker {
                     let _sent = reply.send(metrics);
                 }
             }
-            InboxMessage::Subscribe(reply) => {
-                if let Some(replica) = self.shard.subscribe_definitions() {
-                    let _sent = reply.send(Box::new(replica));
-                }
-            }
+            InboxMessage::Subscribe(reply) => self.shard.subscribe_definitions(reply),
             InboxMessage::Report(reply) => self.shard.request_report(self.thread_stats(), reply),
             InboxMessage::ReadQueue { vhost, name, reply } => {
                 if let Some(queue) = self.shard.queue_report(&vhost, &name) {
@@ -173,6 +176,7 @@ impl Worker<InboxMessage> for ShardWorker {
         if let Some(signal) = &self.disk_signal {
             signal.clear();
         }
+        self.make_held_changes(now);
         let work = self.shard.tick(now);
         self.answer_operators();
         while let Some(dial) = self.shard.next_dial() {
@@ -180,6 +184,7 @@ impl Worker<InboxMessage> for ShardWorker {
         }
         let mut wait = match work {
             TickOutcome::More => Some(Duration::ZERO),
+            TickOutcome::Idle { .. } if self.has_released_changes() => Some(Duration::ZERO),
             TickOutcome::Idle { until } => until.map(|until| until.saturating_duration_since(now)),
         };
         let counters = self.shard.broker().counters();
@@ -303,6 +308,30 @@ impl ShardWorker {
             // A shard that has ended needs no connection.
             let _sent = inbox.send(InboxMessage::Dialled(dial, outcome));
         })
+    }
+
+    /// Whether changes of operators wait, like those before them, for a copy of the definitions.
+    fn holds_changes(&self) -> bool {
+        self.shard.holds_definitions() || !self.held_changes.is_empty()
+    }
+
+    fn has_released_changes(&self) -> bool {
+        !self.held_changes.is_empty() && !self.shard.holds_definitions()
+    }
+
+    /// Makes changes that have waited for a copy of the definitions.
+    fn make_held_changes(&mut self, now: Instant) {
+        while self.has_released_changes()
+            && let Some(changes) = self.held_changes.pop_front()
+        {
+            self.define(changes, now);
+        }
+    }
+
+    fn define(&mut self, changes: HeldChanges, now: Instant) {
+        let refusals = self.shard.define(changes.definitions, now);
+        let version = self.shard.broker().definitions_version();
+        self.waiting_operators.push_back(WaitingOperator { version, refusals, reply: changes.reply });
     }
 
     /// Tells operators whose changes are durable.

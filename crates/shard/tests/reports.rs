@@ -9,6 +9,9 @@ use catalog::{Definition, QueueId, SessionId, ShardId};
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, Publish, QueueOptions};
 use shard::{ConnectionReport, ConnectionSelector, ConnectionState, ReplicaLost, ShardReport, ShardTotals, limits};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 use wire::{TableRef, ValueRef};
 
@@ -176,6 +179,68 @@ fn connections_are_found_and_closed_by_name_and_by_user() {
         String::new,
     );
     broker.stop();
+}
+
+/// Changes that come while the definitions are copied are neither lost nor made twice, and clients go on meanwhile.
+#[test]
+fn a_replica_is_copied_in_pieces_while_clients_go_on() {
+    const BINDINGS: usize = 40_000;
+    for (name, shards) in [("copied", 1), ("copied by two", 2)] {
+        let broker = TestBroker::start(name, shards);
+        let admin = broker.server.admin();
+        let vhost = admin.with_catalog(|catalog| catalog.vhost_by_name("/").expect("the default")).expect("it runs");
+        let (mut client, channel) = broker.client();
+        client.declare_queue(channel, "q", &QueueOptions::default()).expect("declared");
+        for part in (0..BINDINGS).step_by(1_000) {
+            let binding = |number: usize| Definition::BindQueue {
+                vhost,
+                exchange: "amq.topic".into(),
+                queue: "q".into(),
+                routing_key: format!("key.{number}.*").as_bytes().into(),
+                arguments: Default::default(),
+                session: None,
+            };
+            assert_eq!(admin.define((part..part + 1_000).map(binding).collect()).map(|refused| refused.len()), Some(0));
+        }
+        let copies = 4;
+        let (subscriber, begun) = (admin.clone(), Arc::new(AtomicUsize::new(0)));
+        let done = Arc::clone(&begun);
+        let replicas = thread::spawn(move || {
+            let subscribe = |_| {
+                let replica = subscriber.subscribe_definitions().expect("few");
+                done.fetch_add(1, Ordering::Relaxed);
+                replica
+            };
+            (0..copies).map(subscribe).collect::<Vec<_>>()
+        });
+        // A client declares and deletes, and an operator, too, until all are there.
+        let mut made = 0;
+        while begun.load(Ordering::Relaxed) < copies || made < 40 {
+            let name = format!("new-{made}");
+            client.declare_queue(channel, &name, &QueueOptions::default()).expect("declared");
+            if made % 2 == 0 {
+                client.delete_queue(channel, &name, false, false).expect("deleted");
+            }
+            let name = (&*format!("vhost-{}", made % 8)).into();
+            let definition =
+                if made % 16 < 8 { Definition::CreateVhost { name } } else { Definition::DeleteVhost { name } };
+            assert_eq!(admin.define(vec![definition]).map(|refused| refused.len()), Some(0));
+            made += 1;
+        }
+        let ids = |catalog: &catalog::Catalog| {
+            let queues = catalog.queues().map(|(id, queue)| (id, queue.name.to_string())).collect::<Vec<_>>();
+            (catalog.version(), queues, catalog.vhosts().map(|(id, _)| id).collect::<Vec<_>>())
+        };
+        let expected = admin.with_catalog(move |catalog| ids(catalog)).expect("it runs");
+        for mut replica in replicas.join().expect("they came") {
+            while replica.apply(1_000, |_, _| {}).expect("it follows") > 0 {}
+            assert_eq!(ids(replica.catalog()), expected);
+            let topic = replica.catalog().exchange(vhost, b"amq.topic").expect("predeclared");
+            assert_eq!(replica.catalog().bindings_from(topic).count(), BINDINGS);
+        }
+        drop(client);
+        broker.stop();
+    }
 }
 
 #[test]

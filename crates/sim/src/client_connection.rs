@@ -85,6 +85,8 @@ pub struct ClientConnection {
     unparsed: Vec<u8>,
     readable: bool,
     blocked: bool,
+    /// Bytes that it has read.
+    pub received_bytes: u64,
     /// It does not read.
     pub paused: bool,
     limits: SessionLimits,
@@ -112,6 +114,7 @@ impl ClientConnection {
             unparsed: Vec::new(),
             readable: true,
             blocked: false,
+            received_bytes: 0,
             paused: false,
             limits,
             heartbeat: None,
@@ -214,6 +217,7 @@ impl ClientConnection {
         let direct_bytes = self.inbound.direct().len();
         match link.receive(self.inbound.direct(), &mut scratch[have..have + wanted]) {
             Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
+                self.received_bytes += bytes as u64;
                 self.inbound.direct_filled(bytes.min(direct_bytes));
                 have += bytes.saturating_sub(direct_bytes);
                 self.readable = !drained;

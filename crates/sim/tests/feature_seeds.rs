@@ -14,6 +14,14 @@ fn no_seed_breaks_a_promise() {
     runs::run_all(Mode::Features, seeds);
 }
 
+/// Memory is low for good, so that clients that close their connections are not read, and they have deliveries: a shard checks
+/// for ever whether these are overdue, with several ticks for each check.
+#[test]
+fn what_a_shard_checks_for_ever_keeps_no_world_from_coming_to_rest() {
+    let tally = sim::run(Mode::Features, 5907, false).expect("it comes to rest");
+    assert!(tally.blocked > 0 && tally.overdue > 0, "{tally:?}");
+}
+
 #[test]
 fn what_runs_allocate_is_counted() {
     let before = slab::thread_heap_bytes();

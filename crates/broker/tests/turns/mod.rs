@@ -1,9 +1,12 @@
 //! The budget of work of a turn: whatever a client asks for at once is done in turns between which others are served, and in its
 //! order. Nothing here looks at a clock: work is counted.
 
+mod copied_definitions;
 mod divided;
 mod long_headers;
+mod long_transactions;
 mod lost_connections;
+mod many_consumers;
 
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};

@@ -276,10 +276,10 @@ impl Catalog {
             }
             matching => {
                 lookup.by_keys = matches!(matching, RoutingTable::Direct | RoutingTable::Topic);
-                let restarts = search.cursor.headers_restarts;
+                let restarts = search.cursor.restarts();
                 let limits = (&mut search.cursor, work_max);
                 let decided = self.select(lookup.exchange.index, key, properties, limits, selected);
-                search.newer.setbacks += search.cursor.headers_restarts.wrapping_sub(restarts);
+                search.newer.setbacks += search.cursor.restarts().wrapping_sub(restarts);
                 match decided {
                     Some(decided) => search.decided = search.decided.max(decided),
                     None => {

@@ -308,7 +308,10 @@ impl Catalog {
                 }
                 let all_stay = self.removals.is_empty();
                 let stays = |binding| all_stay || !self.is_leaving(self.bindings.get(binding).target);
-                targets.extend(ring.route(&self.bindings, key, properties, stays, &mut work));
+                let (message, limits) = ((key, properties), (&mut cursor.hash, work_max));
+                let (target, is_drawn) = ring.route(&self.bindings, message, stays, limits, &mut work);
+                is_done = is_drawn;
+                targets.extend(target);
             }
             RoutingTable::Headers { size } => {
                 decided = RouteDependence::ByMessage;

@@ -1,7 +1,8 @@
 //! Consistent-hash exchange (RabbitMQ's `x-consistent-hash`): one destination a message, by a hash, in proportion to weights.
 //!
 //! Enters: bindings whose keys are weights; what a message is hashed by.  Leaves: the one binding that gets it.
-//! Owns:   the seats of one exchange, one a destination; the meaning of `hash-header` and `hash-property`.
+//! Owns:   the seats of one exchange, one a destination; the meaning of `hash-header` and `hash-property`; a draw that can stop
+//! after any seat and go on.
 //!
 //! For a key every seat draws a lot, from the hash of both alone, and the best lot wins (weighted rendezvous hashing): a seat
 //! that comes or goes takes or leaves its own share and moves no other message. With u even between 0 and 1, -ln u / weight is
@@ -10,13 +11,15 @@
 use crate::{
     arguments::{HASH_HEADER, HASH_PROPERTY, long_string, term},
     binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    copy_budget::CopyBudget,
     heap::allocated,
     limits::WEIGHT_MAX,
     refusal::{Refusal, ResourceName},
+    segmented_table::SegmentedTable,
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use wire::{RawProperties, Table, Value, ValueRef};
 
 /// What of a message decides.
@@ -39,6 +42,38 @@ struct HashPoint {
     binding: u32,
 }
 
+/// The newest binding to a destination.
+#[derive(Clone)]
+struct NewestBinding {
+    target: BindingTarget,
+    binding: u32,
+}
+
+/// How far the seats of an exchange have drawn for one message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HashCursor {
+    is_begun: bool,
+    /// The changes of the seats before it began: after another one it begins anew.
+    changes: u64,
+    /// How often it has begun anew.
+    pub restarts: u32,
+    /// What decides, as a number.
+    key: u64,
+    /// The weight of the seats whose turn it is, or less, and the seat among them.
+    weight: u32,
+    at: usize,
+    /// The best draw of these seats so far, and its binding.
+    row_best: Option<(u64, u32)>,
+    /// The best of those before: how long it waits, and its binding.
+    best: Option<(f64, u32)>,
+}
+
+impl HashCursor {
+    pub fn clear(&mut self) {
+        self.is_begun = false;
+    }
+}
+
 /// Bytes of the seats of one weight beside the seats: an entry of a tree whose nodes are two thirds full.
 const ROW_BYTES: usize = (size_of::<u32>() + size_of::<Vec<HashPoint>>()) * 3 / 2;
 
@@ -49,7 +84,10 @@ pub(crate) struct HashRing {
     /// By weight. There may be as many weights as seats.
     rows: BTreeMap<u32, Vec<HashPoint>>,
     /// The newest binding to each destination; the others are behind it, `BindingList::Alike`. The oldest one has the seat.
-    newest: HashMap<BindingTarget, u32, FixedState>,
+    newest: SegmentedTable<NewestBinding>,
+    hash: FixedState,
+    /// Seats that have come or gone.
+    changes: u64,
     /// Bytes of the rows.
     rows_bytes: usize,
 }
@@ -77,6 +115,30 @@ pub(crate) fn weight(key: &[u8]) -> Result<u32, Refusal> {
 }
 
 impl HashRing {
+    /// One without seats, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let HashRing { changes, rows_bytes, .. } = *self;
+        let (on, newest, hash) = (self.on.clone(), self.newest.begin_copy(), self.hash.clone());
+        Self { on, rows: BTreeMap::new(), newest, hash, changes, rows_bytes }
+    }
+
+    /// Copies more seats. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        // The last row that was begun may not be whole.
+        let from = copy.rows.last_key_value().map_or(0, |(&weight, _)| weight);
+        for (&weight, row) in self.rows.range(from..) {
+            let copied = copy.rows.entry(weight).or_default();
+            let before = copied.len();
+            if !budget.copy_values(row, copied) {
+                return false;
+            }
+            if copied.len() > before {
+                budget.draw(ROW_BYTES);
+            }
+        }
+        self.newest.copy_part(&mut copy.newest, budget)
+    }
+
     /// Of a new exchange.
     pub fn new(what: ResourceName<'_>, arguments: &Table, hash_seed: u64) -> Result<Self, Refusal> {
         let header = long_string(what, arguments, HASH_HEADER)?;
@@ -94,8 +156,8 @@ impl HashRing {
                 return Err(Refusal::precondition("hash-header and hash-property are mutually exclusive"));
             }
         };
-        let newest = HashMap::with_hasher(FixedState::with_seed(hash_seed));
-        Ok(Self { on, rows: BTreeMap::new(), newest, rows_bytes: 0 })
+        let (newest, hash) = (SegmentedTable::default(), FixedState::with_seed(hash_seed));
+        Ok(Self { on, rows: BTreeMap::new(), newest, hash, changes: 0, rows_bytes: 0 })
     }
 
     /// Whether the routing key alone decides.
@@ -110,26 +172,40 @@ impl HashRing {
 
     /// Puts a new binding with those to its destination. Answers whether it is to be seated: it is the only one.
     pub fn link(&mut self, bindings: &mut BindingTable, binding: u32) -> bool {
-        let newest = self.newest.entry(bindings.get(binding).target).or_insert(NONE);
-        let mut head = ListHead(*newest);
+        let target = bindings.get(binding).target;
+        let Self { newest, hash, .. } = self;
+        let hash_of = |newest: &NewestBinding| hash.hash_one(newest.target);
+        let key = hash.hash_one(target);
+        let known = newest.find_mut(key, |newest| newest.target == target);
+        let mut head = ListHead(known.as_ref().map_or(NONE, |newest| newest.binding));
         bindings.link(BindingList::Alike, &mut head, binding);
-        std::mem::replace(newest, head.0) == NONE
+        match known {
+            Some(newest) => {
+                newest.binding = head.0;
+                false
+            }
+            None => {
+                newest.insert_unique(key, NewestBinding { target, binding: head.0 }, hash_of);
+                true
+            }
+        }
     }
 
     /// Takes a binding away from those to its destination, with its seat if it has one. Answers with the binding that is to
     /// be seated instead: the oldest that is left, as in RabbitMQ 3.10.
     pub fn unlink(&mut self, bindings: &mut BindingTable, binding: u32) -> Option<u32> {
         let target = bindings.get(binding).target;
-        let Some(newest) = self.newest.get_mut(&target) else {
+        let key = self.hash.hash_one(target);
+        let Some(newest) = self.newest.find_mut(key, |newest| newest.target == target) else {
             unreachable!("every binding is with those to its destination")
         };
         // The oldest is the last of the list.
         let heir = bindings.previous(BindingList::Alike, binding);
-        let mut head = ListHead(*newest);
+        let mut head = ListHead(newest.binding);
         bindings.unlink(BindingList::Alike, &mut head, binding);
-        *newest = head.0;
+        newest.binding = head.0;
         if head == ListHead::default() {
-            self.newest.remove(&target);
+            self.newest.remove(key, |newest| newest.target == target);
         }
         if self.remove(bindings, binding) { heir } else { None }
     }
@@ -143,6 +219,7 @@ impl HashRing {
             self.rows_bytes += ROW_BYTES;
             Vec::new()
         });
+        self.changes += 1;
         bindings.set_node(binding, points.len() as u32);
         let before = points.capacity();
         points.push(HashPoint { hash: destination, binding });
@@ -158,6 +235,7 @@ impl HashRing {
         let weight = weight(bindings.key(binding)).unwrap_or_default();
         let Some(points) = self.rows.get_mut(&weight) else { unreachable!("a binding is seated by its weight") };
         debug_assert_eq!(points[at as usize].binding, binding, "a binding knows its seat");
+        self.changes += 1;
         points.swap_remove(at as usize);
         if let Some(moved) = points.get(at as usize) {
             bindings.set_node(moved.binding, at);
@@ -168,28 +246,56 @@ impl HashRing {
         true
     }
 
-    /// Where a message goes, by the bindings that stay. Adds to the work.
+    /// Where a message goes, by the bindings that stay, and whether that is decided: otherwise the cursor has where the draw goes on
+    /// once so much work is done, some of it in any case. Adds to the work.
     pub fn route(
         &self,
         bindings: &BindingTable,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
+        (routing_key, properties): (&[u8], RawProperties<'_>),
         stays: impl Fn(u32) -> bool,
+        (cursor, work_max): (&mut HashCursor, u64),
         work: &mut u64,
-    ) -> Option<BindingTarget> {
-        let key = self.key(routing_key, properties);
-        let mut best = None;
-        for (&weight, row) in &self.rows {
-            *work += 1 + (row.len() / POINTS_A_UNIT) as u64;
-            let points = row.iter().filter(|point| stays(point.binding));
-            let draws = points.map(|point| (mix(point.hash ^ key), point.binding));
-            let Some((draw, binding)) = draws.max_by_key(|&(draw, _)| draw) else { continue };
-            let wait = -even(draw).ln() / f64::from(weight);
-            if best.is_none_or(|(least, _)| wait < least) {
-                best = Some((wait, binding));
-            }
+    ) -> (Option<BindingTarget>, bool) {
+        // What has the best draw so far may have begun to leave since.
+        let mut drawn =
+            cursor.best.iter().map(|(_, binding)| binding).chain(cursor.row_best.iter().map(|(_, binding)| binding));
+        if !cursor.is_begun || cursor.changes != self.changes || !drawn.all(|&binding| stays(binding)) {
+            let restarts = cursor.restarts + u32::from(cursor.is_begun);
+            let key = self.key(routing_key, properties);
+            *cursor = HashCursor { is_begun: true, changes: self.changes, restarts, key, ..HashCursor::default() };
         }
-        best.map(|(_, binding)| bindings.get(binding).target)
+        let work_end = work.saturating_add(work_max);
+        let mut any = false;
+        for (&weight, row) in self.rows.range(cursor.weight..) {
+            if weight > cursor.weight {
+                (cursor.weight, cursor.at, cursor.row_best) = (weight, 0, None);
+            }
+            if !any || *work < work_end {
+                *work += 1;
+            }
+            while cursor.at < row.len() {
+                if any && *work >= work_end {
+                    return (None, false);
+                }
+                any = true;
+                let units = work_end.saturating_sub(*work).max(1) as usize;
+                let points = &row[cursor.at..][..units.saturating_mul(POINTS_A_UNIT).min(row.len() - cursor.at)];
+                cursor.at += points.len();
+                *work += (points.len() / POINTS_A_UNIT) as u64;
+                let points = points.iter().filter(|point| stays(point.binding));
+                let draws = points.map(|point| (mix(point.hash ^ cursor.key), point.binding));
+                let best = cursor.row_best.into_iter().chain(draws).max_by_key(|&(draw, _)| draw);
+                cursor.row_best = best;
+            }
+            if let Some((draw, binding)) = cursor.row_best {
+                let wait = -even(draw).ln() / f64::from(weight);
+                if cursor.best.is_none_or(|(least, _)| wait < least) {
+                    cursor.best = Some((wait, binding));
+                }
+            }
+            (cursor.weight, cursor.at, cursor.row_best) = (weight + 1, 0, None);
+        }
+        (cursor.best.map(|(_, binding)| bindings.get(binding).target), true)
     }
 
     /// What decides, as a number. All messages that lack it are alike.

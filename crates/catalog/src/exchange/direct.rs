@@ -5,6 +5,7 @@
 
 use crate::{
     binding::{BindingList, BindingTable, ListHead, NONE, SelectedList},
+    copy_budget::CopyBudget,
     limits::CatalogLimits,
     segmented_table::SegmentedTable,
 };
@@ -27,6 +28,16 @@ fn hash_of(hash: &FixedState, exchange: u32, key: &[u8]) -> u64 {
 impl DirectIndex {
     pub fn new(limits: &CatalogLimits) -> Self {
         Self { heads: SegmentedTable::default(), hash: FixedState::with_seed(limits.hash_seed) }
+    }
+
+    /// One without bindings, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        Self { heads: self.heads.begin_copy(), hash: self.hash.clone() }
+    }
+
+    /// Copies more of it. Returns whether nothing is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        self.heads.copy_part(&mut copy.heads, budget)
     }
 
     pub fn bytes(&self) -> usize {

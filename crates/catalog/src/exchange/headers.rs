@@ -14,6 +14,7 @@ mod posting_lists;
 use crate::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},
     binding::{BindingEntry, BindingList, BindingMark, BindingTable, BindingTarget, ListHead, NONE},
+    copy_budget::CopyBudget,
     limits::CatalogLimits,
     refusal::Refusal,
 };
@@ -104,6 +105,16 @@ pub(crate) struct HeadersIndex {
 }
 
 impl HeadersIndex {
+    /// One without bindings, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        Self { lists: self.lists.begin_copy(), message: MessageHeaders::default(), hash: self.hash.clone() }
+    }
+
+    /// Copies more bindings. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        self.lists.copy_part(&mut copy.lists, budget)
+    }
+
     pub fn new(limits: &CatalogLimits) -> Self {
         Self {
             lists: PostingLists::default(),

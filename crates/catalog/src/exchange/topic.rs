@@ -16,6 +16,7 @@ mod words;
 
 use crate::{
     binding::{BindingList, BindingTable, ListHead, NONE, SelectedList},
+    copy_budget::CopyBudget,
     limits::CatalogLimits,
     segmented_table::SegmentedTable,
 };
@@ -124,6 +125,28 @@ impl TopicTrie {
             narrow: TopicSearch::default(),
             wide: TopicSearch::default(),
         }
+    }
+
+    /// One without nodes, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            edges: self.edges.begin_copy(),
+            words: self.words.begin_copy(),
+            hash: self.hash.clone(),
+            key: KeyWords::default(),
+            narrow: TopicSearch::default(),
+            wide: TopicSearch::default(),
+        }
+    }
+
+    /// Copies more nodes. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        budget.copy_values(&self.nodes, &mut copy.nodes)
+            && budget.copy_values(&self.free, &mut copy.free)
+            && self.edges.copy_part(&mut copy.edges, budget)
+            && self.words.copy_part(&mut copy.words, budget)
     }
 
     pub fn bytes(&self) -> usize {

@@ -120,7 +120,7 @@ impl BrokerSource {
     }
 
     /// Makes the changes that have come. A replica that is lost, since more of them came than wait for it, is taken anew if that is
-    /// wanted: the shard that makes changes copies all definitions for it, and does nothing else meanwhile.
+    /// wanted: the shard that makes changes copies all definitions for it in pieces, and makes none meanwhile.
     fn follow_definitions(&mut self, wanted: ReplicaDemand) {
         loop {
             if self.is_replica_lost {

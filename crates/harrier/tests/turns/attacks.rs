@@ -5,7 +5,7 @@ use crate::broker::{CONFIGURATION, LimitedBroker};
 use crate::waits::{beside, beside_on, exchange_often};
 use crate::{has_store, size};
 use client::{Client, QueueOptions};
-use wire::method::{basic, channel, exchange, queue};
+use wire::method::{basic, channel, exchange, queue, tx};
 use wire::{DeliveryTag, List, Properties, Table, TableRef, Value};
 
 /// Logged in, with channel 1 open.
@@ -346,10 +346,10 @@ fn very_many_unsettled_deliveries_return() {
     });
 }
 
-/// Binds a queue so often, ten thousand bindings at a time.
-fn bind_many(attacker: &mut Attacker, bindings: usize, bind_one: impl Fn(usize) -> Vec<u8>) {
-    for first in (0..bindings).step_by(10_000) {
-        carry_out(attacker, (first..bindings.min(first + 10_000)).map(&bind_one));
+/// Sends the same so often, ten thousand at a time.
+fn repeat(attacker: &mut Attacker, count: usize, one: impl Fn(usize) -> Vec<u8>) {
+    for first in (0..count).step_by(10_000) {
+        carry_out(attacker, (first..count.min(first + 10_000)).map(&one));
     }
 }
 
@@ -363,7 +363,7 @@ fn very_many_patterns_match_one_key() {
             let words = (0..13).scan(number, |rest, _| Some(["a", "*", "#"][std::mem::replace(rest, *rest / 3) % 3]));
             bind("q", "t", &words.collect::<Vec<_>>().join("."), &Table::new())
         };
-        bind_many(&mut attacker, size(30_000, 1_000_000), pattern);
+        repeat(&mut attacker, size(30_000, 1_000_000), pattern);
         let key = ["a"; 13].join(".");
         for number in 0..5 {
             // A new binding, so that no route is remembered.
@@ -380,8 +380,47 @@ fn a_message_satisfies_very_many_headers_bindings() {
         carry_out(&mut attacker, [declare_exchange("h", "headers"), declare("q", &Table::new())]);
         // All of them ask for nothing.
         let one = |number: usize| bind("q", "h", &number.to_string(), &Table::new());
-        bind_many(&mut attacker, size(30_000, 1_000_000), one);
+        repeat(&mut attacker, size(30_000, 1_000_000), one);
         carry_out(&mut attacker, (0..5).map(|_| publish("h", "", plain())));
+    });
+}
+
+#[test]
+fn one_message_for_which_very_many_destinations_draw() {
+    beside("many weights of a consistent hash", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare_exchange("x", "x-consistent-hash")]);
+        let destination = |number: usize| {
+            let name = format!("s{number}");
+            [declare(&name, &Table::new()), bind(&name, "x", &(number + 1).to_string(), &Table::new())].concat()
+        };
+        let destinations = size(3_000, 300_000);
+        repeat(&mut attacker, destinations, destination);
+        for number in 0..5 {
+            // A new one, so that no route is remembered.
+            carry_out(&mut attacker, [destination(destinations + number), publish("x", "k", plain())]);
+        }
+    });
+}
+
+#[test]
+fn a_transaction_with_very_many_deliveries() {
+    beside("a long transaction", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare("q", &Table::new())]);
+        let messages = size(30_000, 1_000_000);
+        repeat(&mut attacker, messages, |_| publish("", "q", plain()));
+        attacker.send(&consume("q", "c", false)).expect("sent");
+        for _ in 0..messages {
+            assert!(attacker.await_method("basic.deliver"));
+        }
+        let ack = method_frame(1, basic::Ack { delivery_tag: DeliveryTag(0), multiple: true }.into());
+        let [select, commit, rollback] =
+            [tx::Select {}.into(), tx::Commit {}.into(), tx::Rollback {}.into()].map(|method| method_frame(1, method));
+        carry_out(&mut attacker, [select, ack.clone(), rollback, ack, commit]);
+        attacker.send(&method_frame(1, basic::Get { queue: short("q"), no_ack: true }.into())).expect("sent");
+        let next = attacker.await_any(&["basic.get-ok", "basic.get-empty"]);
+        assert_eq!(next.as_deref(), Some("basic.get-empty"), "all of them are settled");
     });
 }
 
@@ -448,7 +487,7 @@ fn delayed_messages_with_hundreds_of_keys() {
             exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
         carry_out(&mut attacker, [method_frame(1, declare_delaying.into()), declare("q", &Table::new())]);
         let (patterns, keys, messages) = (size(2_000, 20_000), size(100, 534), size(5, 100));
-        bind_many(&mut attacker, patterns, |number| bind("q", "d", &format!("#.{number}.#"), &Table::new()));
+        repeat(&mut attacker, patterns, |number| bind("q", "d", &format!("#.{number}.#"), &Table::new()));
         let mut list = List::new();
         for number in 0..keys {
             list.push(Value::text(&format!("{}{number}", "a.".repeat(100))));

@@ -2,7 +2,7 @@
 
 use super::Dispatcher;
 use crate::connection::ConnectionPhase;
-use crate::limits::CLOSE_TIMEOUT;
+use crate::limits::{BACKLOG_FLUSHES_PER_TICK, CLOSE_TIMEOUT, FLUSHES_PER_BATCH};
 use crate::test_sessions::{LoginClient, sessions};
 use wire::method::{channel, exchange};
 use wire::{ChannelNumber, ShortStr, Table, TableRef, Value};
@@ -42,6 +42,36 @@ fn events_go_to_the_login_and_the_broker_core_and_a_half_frame_waits() {
     assert_eq!(found, Some(ConnectionPhase::Closing));
     dispatcher.run_timers(now + CLOSE_TIMEOUT);
     assert_eq!(phase(&dispatcher), None, "the client has not answered in time");
+}
+
+#[test]
+fn very_many_outputs_are_flushed_with_several_ticks_and_no_other_waits_for_them() {
+    let mut dispatcher = Dispatcher::new(sessions());
+    let now = dispatcher.sessions.options.epoch;
+    let clients = FLUSHES_PER_BATCH + BACKLOG_FLUSHES_PER_TICK + 10;
+    let clients: Vec<_> = (0..clients).map(|_| LoginClient::connect(&mut dispatcher.sessions, None)).collect();
+    let write = |dispatcher: &mut Dispatcher, client: &LoginClient| {
+        let (out, pool) = dispatcher.sessions.effects.writer(client.slot).expect("open");
+        out.heartbeat(pool);
+    };
+    let waiting = |dispatcher: &mut Dispatcher| {
+        let effects = &mut dispatcher.sessions.effects;
+        clients.iter().filter(|client| effects.output(client.slot).is_some_and(|output| !output.out.is_empty())).count()
+    };
+    clients.iter().for_each(|client| write(&mut dispatcher, client));
+    dispatcher.flush(now);
+    assert_eq!(waiting(&mut dispatcher), BACKLOG_FLUSHES_PER_TICK + 10);
+    // Who is written to now is one of those that were flushed.
+    let last = clients.last().expect("many");
+    write(&mut dispatcher, last);
+    dispatcher.flush(now);
+    assert_eq!(waiting(&mut dispatcher), BACKLOG_FLUSHES_PER_TICK + 10);
+    for left in [10, 0] {
+        assert!(dispatcher.sessions.effects.outputs.has_backlog());
+        dispatcher.flush_backlog(now);
+        assert_eq!(waiting(&mut dispatcher), left);
+    }
+    assert!(!dispatcher.sessions.effects.outputs.has_backlog());
 }
 
 /// A client that is logged in, and says that it is a link if it `claims` so.

@@ -6,6 +6,7 @@
 use super::MatchMode;
 use crate::{
     binding::{BindingMark, BindingTable},
+    copy_budget::CopyBudget,
     segmented_table::SegmentedTable,
 };
 
@@ -68,6 +69,23 @@ pub(super) struct PostingLists {
 }
 
 impl PostingLists {
+    /// One without bindings, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let (lists, postings_bytes) = (self.lists.begin_copy(), self.postings_bytes);
+        Self { lists, bindings: Vec::new(), free: Vec::new(), search: 0, postings_bytes }
+    }
+
+    /// Copies more bindings, with which no search of the copy is done. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        let copy_of = |posted: &Option<PostedBinding>| {
+            let copied = posted.clone().map(|posted| PostedBinding { done: 0, ..posted });
+            (copied, posted.as_ref().map_or(0, |posted| size_of_val(&*posted.postings)))
+        };
+        budget.copy_each(&self.bindings, &mut copy.bindings, copy_of)
+            && budget.copy_values(&self.free, &mut copy.free)
+            && self.lists.copy_part(&mut copy.lists, budget)
+    }
+
     pub fn bytes(&self) -> usize {
         self.lists.allocation_size()
             + self.bindings.capacity() * size_of::<Option<PostedBinding>>()

@@ -4,6 +4,7 @@
 //! Owns:   the texts of the words in use, with how often they are.
 
 use crate::{
+    copy_budget::CopyBudget,
     segmented_table::SegmentedTable,
     texts::{TextArena, TextId},
 };
@@ -45,6 +46,20 @@ impl WordTable {
             texts: TextArena::default(),
             hash: FixedState::with_seed(hash_seed),
         }
+    }
+
+    /// One without words, for [`copy_part`](Self::copy_part).
+    pub fn begin_copy(&self) -> Self {
+        let (index, texts) = (self.index.begin_copy(), self.texts.begin_copy());
+        Self { words: Vec::new(), free: Vec::new(), index, texts, hash: self.hash.clone() }
+    }
+
+    /// Copies more words. Returns whether none is left.
+    pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
+        budget.copy_values(&self.words, &mut copy.words)
+            && budget.copy_values(&self.free, &mut copy.free)
+            && self.index.copy_part(&mut copy.index, budget)
+            && self.texts.copy_part(&mut copy.texts, budget)
     }
 
     pub fn bytes(&self) -> usize {
