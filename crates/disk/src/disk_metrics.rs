@@ -168,7 +168,7 @@ mod tests {
         let mut times = WriteTimes::default();
         assert_eq!(times.quantile_us(0.5), None);
         (1..=100).for_each(|us| times.record(us * 10));
-        let mut all = times.clone();
+        let mut all = times;
         all.add(&WriteTimes::default());
         all.add(&{
             let mut one = WriteTimes::default();
