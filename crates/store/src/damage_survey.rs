@@ -119,7 +119,7 @@ pub fn survey_damage(
             again.for_each(|(first, end, number)| missing.unsettled.insert(first, end, number));
         }
     }
-    let mut settlements = Settlements { missing: &mut missing, queues: Vec::new(), commit: None };
+    let mut settlements = SettledMessages { missing: &mut missing, queues: Vec::new(), commit: None };
     scan(chain, segments, OnDamage::Skip, reader, &mut settlements)?;
     let mut lost = missing.into_lost();
     // What is not known may have settled what was there before.
@@ -329,7 +329,7 @@ fn tell_messages(frame: &Frame<'_>, tell: &mut impl FnMut(QueueUid, Position)) {
 }
 
 /// Takes what is settled out of what may be missing.
-struct Settlements<'a, F> {
+struct SettledMessages<'a, F> {
     missing: &'a mut MissingMessages<F>,
     /// The table of the frame.
     queues: Vec<QueueUid>,
@@ -337,7 +337,7 @@ struct Settlements<'a, F> {
     commit: Option<Vec<(QueueUid, Range<u64>)>>,
 }
 
-impl<F> Settlements<'_, F> {
+impl<F> SettledMessages<'_, F> {
     fn settle(&mut self, queue: QueueUid, positions: Range<u64>) {
         if let Some(missing) = self.missing.queues.get_mut(&queue) {
             missing.lost.remove(positions.start, positions.end);
@@ -345,7 +345,7 @@ impl<F> Settlements<'_, F> {
     }
 }
 
-impl<F> RecordVisitor for Settlements<'_, F> {
+impl<F> RecordVisitor for SettledMessages<'_, F> {
     fn on_frame(&mut self, _segment: SegmentId, _block: Block, _header: &FrameHeader) {
         self.queues.clear();
     }
