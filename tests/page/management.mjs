@@ -357,6 +357,14 @@ async function words() {
   const complaints = expected.filter(([found, tone, text]) => found.tone !== tone || found.text !== text).map(([found, , text]) => `'${found.text}' (${found.tone}), not '${text}'`);
   if (connectionState({ state: "blocked" }).tone !== "bad") complaints.push("blocked is bad");
   if (alarms({ mem_alarm: true, disk_free_alarm: true, being_drained: true }).length !== 3 || alarms({}).length !== 0) complaints.push("alarms");
+  const { diskRows } = await import(`data:text/javascript;base64,${readFileSync(`${PAGE}/dom.js`, "base64")}`);
+  const each = (count, size) => ({ count: { rate: count }, bytes: { rate: size } });
+  const node = { disk_free: 1, io_write_bytes: 3 << 20, io_read_bytes: 0, io_sync_avg_time: 0.25 };
+  for (const [kind, { count, bytes }] of [["write", each(12, 2048)], ["sync", each(13, 0)], ["read", each(0, 0)]]) Object.assign(node, { [`io_${kind}_count_details`]: count, [`io_${kind}_bytes_details`]: bytes });
+  const rows = JSON.stringify(diskRows(node));
+  const rowsExpected = JSON.stringify([["Disk writes", "12/s, 2.0 KiB/s, 3.0 MiB in all"], ["Disk syncs", "13/s, 0.25 ms each"], ["Disk reads", "0/s, 0 B/s, 0 B in all"]]);
+  if (rows !== rowsExpected) complaints.push(`${rows}, not ${rowsExpected}`);
+  if (diskRows({ disk_free: 0 }).length !== 0) complaints.push("a disk without a state folder");
   return complaints;
 }
 

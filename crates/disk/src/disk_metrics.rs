@@ -10,7 +10,7 @@ use store::Completion;
 const BUCKETS_PER_DOUBLING: usize = 4;
 
 /// How long writes took until they were durable.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteTimes {
     count: u64,
     sum_us: u64,
@@ -51,6 +51,11 @@ impl WriteTimes {
 
     pub fn max_us(&self) -> u64 {
         self.max_us
+    }
+
+    /// The writes that took less than this time, a power of two from 4 on.
+    pub fn count_below(&self, us: u64) -> u64 {
+        self.buckets[..bucket_of(us)].iter().sum()
     }
 
     /// The time that this share of the writes did not exceed; `None` without writes.
@@ -97,10 +102,16 @@ fn bucket_end_us(bucket: usize) -> u64 {
 }
 
 /// What a disk has done.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct DiskMetrics {
     /// Requests that waited until they were durable: writes of groups, and segments that were made or removed.
     pub syncs: u64,
+    /// How long those took.
+    pub sync_us: u64,
+    /// Requests that read, what they got and how long they took.
+    pub reads: u64,
+    pub bytes_read: u64,
+    pub read_us: u64,
     /// Segments that were made, of others or anew.
     pub segments_made: u64,
     /// How long the writes of groups took, of which there are as many.
@@ -108,20 +119,32 @@ pub struct DiskMetrics {
 }
 
 impl DiskMetrics {
-    /// Counts a request that is done.
-    pub(crate) fn count(&mut self, completion: &Completion, sync: SyncMode) {
+    /// Counts a request that is done, and took so long.
+    pub(crate) fn count(&mut self, completion: &Completion, took_us: u64, sync: SyncMode) {
         let is_synced = match completion {
             Completion::Made { result, .. } => {
                 self.segments_made += u64::from(result.is_ok());
                 sync != SyncMode::Never
             }
-            Completion::Written { .. } => sync == SyncMode::EachWrite,
+            Completion::Written { .. } => {
+                self.write_times.record(took_us);
+                sync == SyncMode::EachWrite
+            }
+            Completion::Read { result, .. } => {
+                self.reads += 1;
+                self.bytes_read += result.as_ref().map_or(0, |bytes| *bytes as u64);
+                self.read_us += took_us;
+                false
+            }
             Completion::Removed { .. } => sync != SyncMode::Never,
             Completion::Synced { .. } => true,
             // Nothing waits until a footer is durable.
-            Completion::Read { .. } | Completion::FooterWritten { .. } => false,
+            Completion::FooterWritten { .. } => false,
         };
-        self.syncs += u64::from(is_synced);
+        if is_synced {
+            self.syncs += 1;
+            self.sync_us += took_us;
+        }
     }
 }
 
@@ -145,7 +168,7 @@ mod tests {
         let mut times = WriteTimes::default();
         assert_eq!(times.quantile_us(0.5), None);
         (1..=100).for_each(|us| times.record(us * 10));
-        let mut all = times.clone();
+        let mut all = times;
         all.add(&WriteTimes::default());
         all.add(&{
             let mut one = WriteTimes::default();
@@ -154,6 +177,7 @@ mod tests {
         });
         assert_eq!((times.count(), times.sum_us(), times.max_us()), (100, 50_500, 1_000));
         assert_eq!((all.count(), all.sum_us(), all.max_us()), (101, 7_050_500, 7_000_000));
+        assert_eq!([4, 8, 16, 512, 1_024].map(|us| times.count_below(us)), [0, 0, 1, 51, 100]);
         assert_eq!((times.quantile_us(0.5), times.quantile_us(1.0)), (Some(511), Some(1_000)));
         assert_eq!(all.quantile_us(1.0), Some(7_000_000));
         assert_eq!(all.cumulative().last().map(|(_, count)| count), Some(101));

@@ -14,10 +14,10 @@ use store::{Completion, DiskError, DiskErrorKind, Request};
 /// Is called by the threads of a disk when there is a completion.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// What was done, and how long a write took.
+/// What was done, and how long it took.
 pub(crate) struct CarriedOut {
     pub completion: Completion,
-    pub write_us: Option<u64>,
+    pub took_us: u64,
 }
 
 /// The owner's end of a thread.

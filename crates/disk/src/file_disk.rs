@@ -63,9 +63,8 @@ impl Disk for FileDisk {
 
     fn poll(&mut self) -> Option<Completion> {
         let done = self.blocks.poll().or_else(|| self.files.poll());
-        let (number, CarriedOut { completion, write_us }) = done?;
-        self.metrics.count(&completion, self.folder.sync_mode());
-        write_us.into_iter().for_each(|write_us| self.metrics.write_times.record(write_us));
+        let (number, CarriedOut { completion, took_us }) = done?;
+        self.metrics.count(&completion, took_us, self.folder.sync_mode());
         self.finish(number);
         Some(completion)
     }
@@ -79,7 +78,7 @@ impl Disk for FileDisk {
     }
 
     fn metrics(&self) -> DiskMetrics {
-        self.metrics.clone()
+        self.metrics
     }
 }
 
@@ -110,16 +109,14 @@ impl FileWorker {
         // Reads change nothing, and a segment that is made only passes when it gets its name.
         let is_change = !matches!(request, Request::Read { .. } | Request::Make { .. });
         let _passage = is_change.then(|| gate.enter());
-        let mut write_us = None;
+        let began = now();
         let completion = match request {
             Request::Make { segment, blocks, from } => {
                 let result = self.folder.make(segment, blocks, from);
                 Completion::Made { segment, result }
             }
             Request::Write { segment, block, group } => {
-                let began = now();
                 let result = self.write(segment, block, &group);
-                write_us = Some((now() - began).as_micros() as u64);
                 Completion::Written { segment, group, result }
             }
             Request::Sync { segment } => Completion::Synced { segment, result: self.sync_open() },
@@ -139,7 +136,7 @@ impl FileWorker {
                 Completion::FooterWritten { segment, result }
             }
         };
-        CarriedOut { completion, write_us }
+        CarriedOut { completion, took_us: (now() - began).as_micros() as u64 }
     }
 
     fn write(&mut self, segment: SegmentId, block: Block, group: &SealedGroup) -> Result<(), DiskError> {

@@ -562,10 +562,7 @@ impl Disk for SimulatedDisk {
         }
         let PendingRequest { request, since_us, writes, .. } = self.pending.remove(at);
         let completion = self.carry_out(request, writes);
-        self.metrics.count(&completion, self.sync);
-        if let Completion::Written { .. } = completion {
-            self.metrics.write_times.record(due_us - since_us);
-        }
+        self.metrics.count(&completion, due_us - since_us, self.sync);
         Some(completion)
     }
 
@@ -578,7 +575,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn metrics(&self) -> DiskMetrics {
-        self.metrics.clone()
+        self.metrics
     }
 }
 

@@ -424,12 +424,16 @@ fn what_is_done_is_counted_once_it_is_taken() {
         read(disk, 1, 0, BLOCK_BYTES).expect("a segment");
         let metrics = disk.metrics();
         assert_eq!((metrics.syncs, metrics.segments_made, metrics.write_times.count()), (1, 1, 0));
+        // With the system's cache, and without.
+        assert_eq!((metrics.reads, metrics.bytes_read), (2, 2 * BLOCK_BYTES as u64));
         let before = disk.metrics().segments_made;
         append(disk, LogEnd::empty(STORE, LOG), 0..10);
         let metrics = disk.metrics();
         assert!(metrics.write_times.count() >= 10 && metrics.write_times.max_us() > 0, "{metrics:?}");
         let made = metrics.segments_made - before;
         assert_eq!(metrics.syncs, 1 + metrics.write_times.count() + made, "{metrics:?}");
+        // Each write waits until it is durable.
+        assert!(metrics.sync_us >= metrics.write_times.sum_us(), "{metrics:?}");
     };
     check(&mut TestFileDisk::new());
     check(&mut SimulatedDisk::new(1, DiskFaults::default()));

@@ -8,6 +8,7 @@ mod broker_source;
 mod clock;
 mod http_listeners;
 mod live_tables;
+mod log_totals;
 mod management_limits;
 mod node_history;
 mod process_resources;

@@ -71,6 +71,15 @@ export function bytes(value) {
   return `${trim(size)} TiB`;
 }
 
+/** What a node with a state folder does on its disk, by kind: rows of a list of facts. */
+export function diskRows(node) {
+  if (!(node.disk_free > 0)) return [];
+  const took = (milliseconds) => `${milliseconds < 10 ? milliseconds.toFixed(2) : Math.round(milliseconds)} ms each`;
+  const each = (kind) => rate(node[`io_${kind}_count_details`]?.rate);
+  const row = (kind) => `${each(kind)}, ${bytes(node[`io_${kind}_bytes_details`]?.rate)}/s, ${bytes(node[`io_${kind}_bytes`])} in all`;
+  return [["Disk writes", row("write")], ["Disk syncs", `${each("sync")}, ${took(node.io_sync_avg_time ?? 0)}`], ["Disk reads", row("read")]];
+}
+
 export function duration(milliseconds) {
   if (typeof milliseconds !== "number") return "–";
   const seconds = Math.max(0, Math.floor(milliseconds / 1000));

@@ -1,7 +1,7 @@
 // The node: what it takes of the machine, its alarms, its memory by kind, its files.
 
 import { get } from "./api.js";
-import { bytes, count, duration, fill, h, pairs, part, visible } from "./dom.js";
+import { bytes, count, diskRows, duration, fill, h, pairs, part, visible } from "./dom.js";
 import { Plot } from "./plot.js";
 import { alarms } from "./words.js";
 
@@ -32,7 +32,7 @@ export function node() {
     fill(alarm, wrong.length === 0 ? h("p", { class: "words good" }, "No alarm is in effect.") : wrong.map((text) => h("p", { class: "alarm" }, text)));
     const rows = [["Name", answer.name], ["Process", answer.os_pid], ["Up", duration(answer.uptime)], ["Processors", count(answer.processors)],
       ["Memory", `${bytes(answer.mem_used)}${answer.mem_limit > 0 ? ` of ${bytes(answer.mem_limit)}` : ""}`],
-      ["Disk free", answer.disk_free > 0 ? `${bytes(answer.disk_free)}, alarm below ${bytes(answer.disk_free_limit)}` : "no state folder"],
+      ["Disk free", answer.disk_free > 0 ? `${bytes(answer.disk_free)}, alarm below ${bytes(answer.disk_free_limit)}` : "no state folder"], ...diskRows(answer),
       ["Descriptors", `${count(answer.fd_used)} of ${count(answer.fd_total)}`], ["Sockets", count(answer.sockets_used)], ["Threads", `${count(answer.proc_used)} of ${count(answer.proc_total)}`],
       ["Logins by", answer.auth_mechanisms.map(({ name }) => name).join(", ")], ["Exchange types", answer.exchange_types.map(({ name }) => name).join(", ")],
       ["Configuration", answer.config_files.map(visible).join(", ") || "no file"], ["State folder", visible(answer.db_dir || "none")], ["Log", answer.log_files.map(visible).join(", ") || "standard error"]];

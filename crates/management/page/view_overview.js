@@ -1,7 +1,7 @@
 // The broker at a glance: what waits, what passes, what it takes, and what is wrong.
 
 import { get } from "./api.js";
-import { bytes, count, duration, fill, h, pairs, part, rate, short, visible } from "./dom.js";
+import { bytes, count, diskRows, duration, fill, h, pairs, part, rate, short, visible } from "./dom.js";
 import { Plot } from "./plot.js";
 import { alarms, queueState } from "./words.js";
 
@@ -89,7 +89,7 @@ export function overview({ user }) {
     fill(alarm, alarms(node).map((text) => h("p", { class: "alarm" }, text)));
     fill(nodePanel, h("h2", {}, h("a", { href: "#/node" }, "Node")), meter("Memory", node.mem_used, node.mem_limit, bytes),
       meter("Descriptors", node.fd_used, node.fd_total, count), meter("Threads", node.proc_used, node.proc_total, count),
-      h("dl", { class: "grid" }, pairs([["Disk free", node.disk_free > 0 ? `${bytes(node.disk_free)}, alarm below ${bytes(node.disk_free_limit)}` : "no state folder"],
+      h("dl", { class: "grid" }, pairs([["Disk free", node.disk_free > 0 ? `${bytes(node.disk_free)}, alarm below ${bytes(node.disk_free_limit)}` : "no state folder"], ...diskRows(node),
         ["Up", duration(node.uptime)], ["Processors", count(node.processors)]])));
   }
 

@@ -2,8 +2,9 @@
 
 use crate::changes::names::cluster_name;
 use crate::json_object::{JsonObject, empty, texts};
-use crate::live::{BrokerCounts, ListenerFacts, RatedCount};
+use crate::live::{BrokerCounts, ListenerFacts};
 use crate::queue_view::{message_stats, waiting};
+use crate::rated_count::RatedCount;
 use crate::source::Source;
 use crate::viewer::Viewer;
 use definitions::Json;
@@ -19,18 +20,10 @@ const EXCHANGE_TYPES: [&str; 7] =
     ["direct", "fanout", "headers", "topic", "x-consistent-hash", "x-delayed-message", "x-federation-upstream"];
 
 /// Counters of RabbitMQ's nodes that mean nothing here, each with its `_details`.
-pub const NODE_ZEROS: [&str; 21] = [
+pub const NODE_ZEROS: [&str; 13] = [
     "context_switches",
     "gc_num",
     "gc_bytes_reclaimed",
-    "io_read_count",
-    "io_read_bytes",
-    "io_read_avg_time",
-    "io_write_count",
-    "io_write_bytes",
-    "io_write_avg_time",
-    "io_sync_count",
-    "io_sync_avg_time",
     "io_seek_count",
     "io_seek_avg_time",
     "io_reopen_count",
@@ -215,7 +208,11 @@ pub fn node(source: &dyn Source) -> Json {
         .put("cluster_links", Json::List(Vec::new()))
         .put("metrics_gc_queue_length", empty())
         .put("ra_open_file_metrics", empty())
+        .all_counted(counts.io.named())
         .all_counted(counts.churn.named());
+    // How these change is not known.
+    let averages = counts.io.averages_ms().into_iter();
+    let object = averages.fold(object, |object, (key, ms)| object.put(key, Json::Float(ms)).rate(key, 0.0));
     let zeros = NODE_ZEROS.into_iter().map(|key| (key, RatedCount::default()));
     object.all_counted(zeros).build()
 }

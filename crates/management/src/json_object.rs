@@ -1,6 +1,6 @@
 //! An object that is being written: fields in their order, each of the type that clients demand.
 
-use crate::live::RatedCount;
+use crate::rated_count::RatedCount;
 use definitions::Json;
 
 /// Fields of an object.
@@ -95,7 +95,7 @@ pub fn iso_time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::{JsonObject, iso_time};
-    use crate::live::RatedCount;
+    use crate::rated_count::RatedCount;
 
     #[test]
     fn numbers_stay_whole_and_rates_are_numbers() {

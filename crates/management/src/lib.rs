@@ -30,11 +30,14 @@ mod direct_requests;
 mod found_route;
 mod got_message;
 mod health;
+mod io_counts;
 mod json_object;
 pub mod limits;
 mod list_request;
 mod live;
 mod live_views;
+mod log_counts;
+mod log_metrics;
 mod login_checks;
 mod login_sessions;
 mod masked_uris;
@@ -48,6 +51,7 @@ pub mod percent;
 mod planned_change;
 mod query;
 mod queue_view;
+mod rated_count;
 mod read_routes;
 mod reference;
 mod request_body;
@@ -67,6 +71,7 @@ mod site;
 mod source;
 mod stalled_stream;
 mod statistics_history;
+mod time_counts;
 mod viewer;
 
 pub use access::{AccessDecision, AccessTags, decide};
@@ -77,12 +82,14 @@ pub use catalog_source::CatalogSource;
 pub use changes::plan;
 pub use direct_requests::{DirectAnswer, DirectRequest, DirectRequestQueue, DirectRequests};
 pub use got_message::GotMessage;
+pub use io_counts::{IoCounts, IoOperation};
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
     BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,
     LiveConsumer, LiveFederationLink, LoginCounts, MessageCounts, NodeResourceRates, NodeResources, QueueCounts,
-    RatedCount, VhostCounts, WaitingMessages,
+    VhostCounts, WaitingMessages,
 };
+pub use log_counts::LogCounts;
 pub use login_checks::{Credentials, LoginChecks};
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};
 pub use planned_change::{
@@ -90,13 +97,15 @@ pub use planned_change::{
     PayloadEncoding, PlannedChange,
 };
 pub use query::{Columns, Query};
+pub use rated_count::RatedCount;
 pub use reference::{openapi, reference};
 pub use request_body::RequestBody;
 pub use route::{Handler, HttpMethod, RequiredTag, Route, RouteScope};
 pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 pub use routes::ROUTES;
 pub use row_list::RowList;
-pub use runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
+pub use runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts};
 pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, TlsConfigSource, serve};
 pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
+pub use time_counts::TimeCounts;
 pub use viewer::Viewer;

@@ -2,16 +2,10 @@
 //!
 //! Owns: the form in which a source gives them. All numbers are whole but rates, which are a second's.
 
+use crate::io_counts::IoCounts;
+use crate::rated_count::RatedCount;
 use catalog::{QueueId, VhostId};
 use definitions::Json;
-
-/// A count since the start, and how fast it grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RatedCount {
-    pub total: u64,
-    /// A second, over the last interval; 0 when it stands still.
-    pub rate: f64,
-}
 
 /// What happened to messages (RabbitMQ's `message_stats`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -226,6 +220,7 @@ pub struct BrokerCounts {
     pub unacknowledged_bytes: u64,
     pub disk_reads: RatedCount,
     pub disk_writes: RatedCount,
+    pub io: IoCounts,
     pub churn: ChurnCounts,
     pub global: GlobalCounts,
     pub logins: Vec<LoginCounts>,

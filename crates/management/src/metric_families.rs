@@ -75,6 +75,11 @@ const fn global(
     MetricFamily { name, kind, help, group: "node_metrics", source }
 }
 
+const fn io(name: &'static str, help: &'static str, value: fn(&MetricsSnapshot) -> f64) -> MetricFamily {
+    let source = MetricSource::Broker(BrokerLabels::None, value);
+    MetricFamily { name, kind: Counter, help, group: "node_persister_metrics", source }
+}
+
 const fn dead(name: &'static str, help: &'static str, value: fn(&MetricsSnapshot) -> f64) -> MetricFamily {
     let source = MetricSource::Broker(BrokerLabels::QueueType, value);
     MetricFamily { name, kind: Counter, help, group: "node_metrics", source }
@@ -163,6 +168,14 @@ pub static BROKER_FAMILIES: &[MetricFamily] = &[
     broker("auth_attempts_failed_total", Counter, "Total number of failed authentication attempts", |of| {
         of.counts.logins.iter().map(|login| login.failed).sum::<u64>() as f64
     }),
+    io("io_read_ops_total", "Total number of I/O read operations", |of| of.counts.io.reads.count.total as f64),
+    io("io_read_bytes_total", "Total number of I/O bytes read", |of| of.counts.io.bytes_read.total as f64),
+    io("io_read_time_seconds_total", "Total I/O read time", |of| of.counts.io.reads.us.total as f64 / 1e6),
+    io("io_write_ops_total", "Total number of I/O write operations", |of| of.counts.io.writes.count.total as f64),
+    io("io_write_bytes_total", "Total number of I/O bytes written", |of| of.counts.io.bytes_written.total as f64),
+    io("io_write_time_seconds_total", "Total I/O write time", |of| of.counts.io.writes.us.total as f64 / 1e6),
+    io("io_sync_ops_total", "Total number of I/O sync operations", |of| of.counts.io.syncs.count.total as f64),
+    io("io_sync_time_seconds_total", "Total I/O sync time", |of| of.counts.io.syncs.us.total as f64 / 1e6),
     global("global_messages_received_total", Counter, "Total number of messages received from publishers", |of| {
         of.counts.global.received as f64
     }),

@@ -1,5 +1,6 @@
 //! Prometheus' text format, version 0.0.4: families of samples, written into a buffer.
 
+use crate::time_counts::TimeCounts;
 use std::io::Write;
 
 /// The media type of the text.
@@ -65,6 +66,20 @@ pub fn write_sample(out: &mut Vec<u8>, name: &str, labels: &[Label<'_>], value: 
         true => writeln!(out, " {}", value as i64),
         false => writeln!(out, " {value:?}"),
     });
+}
+
+/// A histogram in seconds.
+pub fn write_times(out: &mut Vec<u8>, name: &str, labels: &[Label<'_>], of: &TimeCounts) {
+    let bucket = format!("{name}_bucket");
+    let bounds = of.bounds_us.iter().map(|bound| (*bound as f64 / 1e6).to_string());
+    let mut count = 0;
+    for (bound, times) in bounds.chain(["+Inf".to_owned()]).zip(&of.classes) {
+        count += times;
+        let labels: Vec<_> = labels.iter().copied().chain([("le", &*bound)]).collect();
+        write_sample(out, &bucket, &labels, count as f64);
+    }
+    write_sample(out, &format!("{name}_sum"), labels, of.sum_us as f64 / 1e6);
+    write_sample(out, &format!("{name}_count"), labels, count as f64);
 }
 
 fn written(result: std::io::Result<()>) {

@@ -1,6 +1,6 @@
 //! Requests of the API: how many, how long they take, and what metrics cost.
 
-use crate::runtime_counts::TimeCounts;
+use crate::time_counts::TimeCounts;
 use std::time::Duration;
 
 /// Classes of times but the last, in microseconds.

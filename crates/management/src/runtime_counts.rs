@@ -2,15 +2,8 @@
 //!
 //! Owns: the form in which a source gives it. Counts are since the start; times are whole micro- or nanoseconds.
 
-/// Times by classes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TimeCounts {
-    /// The longest time of each class but the last one, which has all that are longer.
-    pub bounds_us: &'static [u64],
-    /// One more than there are bounds.
-    pub classes: Vec<u64>,
-    pub sum_us: u64,
-}
+use crate::log_counts::LogCounts;
+use crate::time_counts::TimeCounts;
 
 /// A thread that passes messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,4 +57,6 @@ pub struct RuntimeCounts {
     pub rdma: Option<RdmaCounts>,
     /// Bytes by what they are for. One kind may be a part of another.
     pub memory: Vec<(&'static str, u64)>,
+    /// Logs of the durable store; none without one.
+    pub logs: Vec<LogCounts>,
 }

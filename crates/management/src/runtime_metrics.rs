@@ -3,10 +3,11 @@
 //! Owns: their names, units and labels; docs/operations/management.md lists them.
 
 use crate::live::LiveFederationLink;
+use crate::log_metrics::write_log_metrics;
 use crate::metric_writer::MetricKind::{self, Counter, Gauge, Histogram};
-use crate::metric_writer::{Label, write_head, write_sample};
+use crate::metric_writer::{write_head, write_sample, write_times};
 use crate::request_counts::RequestCounts;
-use crate::runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
+use crate::runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts};
 use crate::source::Source;
 
 /// The `family` of `/metrics/detailed` that they belong to.
@@ -98,7 +99,7 @@ const RDMA_FAMILIES: [(&str, MetricKind, &str, RdmaValue); 15] = [
 
 /// Writes all of them.
 pub fn write_runtime_metrics(out: &mut Vec<u8>, source: &dyn Source, requests: &RequestCounts) {
-    let RuntimeCounts { shards, delivery_latency, rdma, memory } = source.runtime();
+    let RuntimeCounts { shards, delivery_latency, rdma, memory, logs } = source.runtime();
     let numbers: Vec<String> = (0..shards.len()).map(|number| number.to_string()).collect();
     for (name, kind, help, value) in SHARD_FAMILIES {
         write_head(out, name, kind, help);
@@ -112,6 +113,7 @@ pub fn write_runtime_metrics(out: &mut Vec<u8>, source: &dyn Source, requests: &
     write_times(out, latency, &[], &delivery_latency);
     write_head(out, "harrier_memory_bytes", Gauge, "Memory of the broker by what it is for; resident has all of it");
     memory.iter().for_each(|(kind, bytes)| write_sample(out, "harrier_memory_bytes", &[("kind", kind)], *bytes as f64));
+    write_log_metrics(out, &logs);
     for (name, kind, help, value) in LINK_FAMILIES {
         write_head(out, name, kind, help);
         for of in source.federation_links() {
@@ -146,18 +148,4 @@ fn write_requests(out: &mut Vec<u8>, requests: &RequestCounts) {
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-/// A histogram in seconds.
-fn write_times(out: &mut Vec<u8>, name: &str, labels: &[Label<'_>], of: &TimeCounts) {
-    let bucket = format!("{name}_bucket");
-    let bounds = of.bounds_us.iter().map(|bound| (*bound as f64 / 1e6).to_string());
-    let mut count = 0;
-    for (bound, times) in bounds.chain(["+Inf".to_owned()]).zip(&of.classes) {
-        count += times;
-        let labels: Vec<_> = labels.iter().copied().chain([("le", &*bound)]).collect();
-        write_sample(out, &bucket, &labels, count as f64);
-    }
-    write_sample(out, &format!("{name}_sum"), labels, of.sum_us as f64 / 1e6);
-    write_sample(out, &format!("{name}_count"), labels, count as f64);
 }

@@ -71,6 +71,7 @@ pub fn readings(source: &dyn Source, live: &LiveObjects<'_>, object: &SampledObj
             ];
             found.all(NodeStatistics, used);
             found.all(NodeStatistics, counts.churn.named().map(|(name, count)| (name, count.total)));
+            found.all(NodeStatistics, counts.io.named().map(|(name, count)| (name, count.total)));
             found.all(NodeStatistics, NODE_ZEROS.map(|name| (name, 0)));
         }
         SampledObject::Vhost(id) => {

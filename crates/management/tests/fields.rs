@@ -82,7 +82,8 @@ const DEMANDED: &[(&str, &str)] = &[
          disk_free:i disk_free_limit:i disk_free_alarm:b partitions:l enabled_plugins:l applications:l \
          exchange_types:l auth_mechanisms:l contexts:l listeners:l config_files:l log_files:l db_dir:s net_ticktime:i \
          cluster_links:l metrics_gc_queue_length:o context_switches:i gc_num:i gc_bytes_reclaimed:i io_read_count:i \
-         io_write_bytes:i io_sync_count:i mnesia_ram_tx_count:i msg_store_read_count:i queue_index_write_count:i \
+         io_read_bytes_details.rate:f io_read_avg_time:f io_write_bytes:i io_write_avg_time_details.rate:f io_sync_count:i \
+         io_sync_avg_time:f mnesia_ram_tx_count:i msg_store_read_count:i queue_index_write_count:i \
          connection_created:i connection_closed:i channel_created:i queue_declared:i queue_deleted:i \
          queue_deleted_details.rate:f",
     ),

@@ -5,7 +5,8 @@ mod support;
 use catalog::{Definition, Name, ShardId};
 use management::limits::ServerLimits;
 use management::{
-    ApiOptions, CatalogSource, LiveChannel, LiveFederationLink, RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts,
+    ApiOptions, CatalogSource, IoCounts, IoOperation, LiveChannel, LiveFederationLink, LogCounts, RatedCount,
+    RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -176,16 +177,34 @@ fn each_object_has_its_samples_in_pieces_that_fit_together() {
     assert!(detailed.iter().all(|(_, labels, _)| labels.get("vhost").is_none_or(|vhost| vhost == "/")));
 }
 
-/// A source with two shards, RDMA ports, a link, and times.
+/// A source with two shards, logs, RDMA ports, a link, and times.
 fn with_runtime() -> CatalogSource {
     let mut source = source();
     let times = || TimeCounts { bounds_us: &[4, 16], classes: vec![1, 2, 3], sum_us: 1_500_000 };
     let shard = |busy_ns| ShardCounts { busy_ns, rounds: times(), mail_messages: 7, ..ShardCounts::default() };
+    let log = |shard, log| LogCounts {
+        shard,
+        log,
+        groups_written: 6,
+        sync_us: 250_000,
+        live_bytes: 1_000 + u64::from(shard),
+        writes: times(),
+        ..LogCounts::default()
+    };
     source.runtime = RuntimeCounts {
         shards: vec![shard(250_000_000), shard(0)],
         delivery_latency: times(),
         rdma: Some(RdmaCounts { queue_pairs: 2, offers: 5, ..RdmaCounts::default() }),
         memory: vec![("resident", 1 << 20), ("messages", 5)],
+        logs: vec![log(0, "messages"), log(1, "messages"), log(1, "spill")],
+    };
+    let count = |total| RatedCount { total, rate: 0.0 };
+    source.counts.io = IoCounts {
+        reads: IoOperation { count: count(2), us: count(500_000) },
+        bytes_read: count(8_192),
+        writes: IoOperation { count: count(6), us: count(30) },
+        bytes_written: count(1 << 40),
+        syncs: IoOperation { count: count(7), us: count(2_000_000) },
     };
     source.federation_links.push(LiveFederationLink {
         id: "l1".to_owned(),
@@ -216,6 +235,11 @@ fn what_this_broker_alone_tells_has_names_of_its_own() {
         ("delivery_latency_seconds_bucket", &[("le", "0.000004")], 1.0),
         ("delivery_latency_seconds_count", &[], 6.0),
         ("memory_bytes", &[("kind", "resident")], 1_048_576.0),
+        ("store_groups_written_total", &[("shard", "0"), ("log", "messages")], 6.0),
+        ("store_sync_seconds_total", &[("shard", "1"), ("log", "spill")], 0.25),
+        ("store_live_bytes", &[("shard", "1"), ("log", "messages")], 1_001.0),
+        ("store_write_duration_seconds_bucket", &[("shard", "1"), ("log", "spill"), ("le", "0.000016")], 3.0),
+        ("store_write_duration_seconds_count", &[("shard", "1"), ("log", "spill")], 6.0),
         ("federation_link_running", &link, 1.0),
         ("federation_link_messages_total", &link, 9.0),
         ("federation_link_lag", &link, 4.0),
@@ -232,9 +256,24 @@ fn what_this_broker_alone_tells_has_names_of_its_own() {
     assert_eq!(value(&second, "harrier_scrapes_total", &[]), Some(1.0));
     assert!(value(&second, "harrier_scrape_seconds_total", &[]).is_some_and(|seconds| seconds > 0.0));
     assert_eq!(value(&second, "harrier_http_request_duration_seconds_bucket", &[("le", "+Inf")]), Some(2.0));
-    // Without RDMA there are no metrics of it.
+    // What the disks do has RabbitMQ's names as well.
+    let persister = read("/metrics/detailed?family=node_persister_metrics");
+    for (name, expected) in [
+        ("read_ops_total", 2.0),
+        ("read_bytes_total", 8_192.0),
+        ("read_time_seconds_total", 0.5),
+        ("write_ops_total", 6.0),
+        ("write_bytes_total", 1_099_511_627_776.0),
+        ("write_time_seconds_total", 0.000_03),
+        ("sync_ops_total", 7.0),
+        ("sync_time_seconds_total", 2.0),
+    ] {
+        assert_eq!(value(&first, &format!("rabbitmq_io_{name}"), &[]), Some(expected), "{name}");
+        assert_eq!(value(&persister, &format!("rabbitmq_detailed_io_{name}"), &[]), Some(expected), "{name}");
+    }
+    // Without RDMA and without a store there are no metrics of them.
     let plain = parse(&TestServer::usual().connect().request("GET", "/metrics", &[], b"").text());
-    assert!(!plain.iter().any(|(name, ..)| name.starts_with("harrier_rdma")));
+    assert!(!plain.iter().any(|(name, ..)| name.starts_with("harrier_rdma") || name.starts_with("harrier_store")));
 }
 
 #[test]

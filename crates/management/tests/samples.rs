@@ -26,6 +26,7 @@ impl Asked {
         let count = |count: &mut RatedCount| count.total += 1;
         count(&mut self.source.counts.messages.publish);
         count(&mut self.source.counts.churn.queue_declared);
+        count(&mut self.source.counts.io.reads.count);
         self.source.counts.waiting.ready += 1;
         self.source.counts.resources.memory_bytes += 1;
         self.source.queue_counts.values_mut().for_each(|queue| {
@@ -66,7 +67,7 @@ const CASES: [(&str, &str, &str, [i64; 3], &str); 9] = [
     ("overview", "msg_rates", "message_stats.publish_details", [25, 20, 15], "queue_totals.messages_details"),
     ("overview", "node_stats", "churn_rates.queue_declared_details", [10, 5, 0], "message_stats.publish_details"),
     ("nodes/rabbit@localhost", "node_stats", "mem_used_details", [10, 5, 0], ""),
-    ("nodes", "node_stats", "io_read_count_details", [0, 0, 0], ""),
+    ("nodes", "node_stats", "io_read_count_details", [10, 5, 0], ""),
     ("queues/%2F/orders", "lengths", "messages_details", [25, 20, 15], "message_stats.ack_details"),
     ("queues/%2F/orders", "msg_rates", "message_stats.ack_details", [10, 5, 0], "messages_details"),
     ("connections/127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672", "data_rates", "recv_oct_details", [10, 5, 0], ""),

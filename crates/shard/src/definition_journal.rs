@@ -159,6 +159,7 @@ impl DefinitionJournal {
         let log = LogMetrics {
             bytes_scrubbed: scrubbed.bytes,
             scrubs_done: scrubbed.passes,
+            scrub_pass_bytes: scrubbed.pass_bytes,
             damage_found,
             ..self.writer.metrics()
         };

@@ -185,3 +185,9 @@ pub const CLIENT_PROPERTIES_BYTES_MAX: usize = 4 << 10;
 pub const DEFINITION_UPDATES_MAX: usize = 4_096;
 /// Subscribers of definitions. One more is refused.
 pub const DEFINITION_SUBSCRIBERS_MAX: usize = 4;
+
+/// Ranges of lost messages that a line names, and lines that an error and the log have about a damaged log. The others are
+/// counted; `harrier store check` has every line.
+pub const LOST_RANGES_NAMED_MAX: usize = 100;
+pub const LOSSES_IN_ERROR_MAX: usize = 10;
+pub const LOSSES_LOGGED_MAX: usize = 1_000;

@@ -11,6 +11,7 @@ use crate::limits::{
 };
 use crate::sessions::Sessions;
 use crate::shard_report::{ShardReport, ShardTotals};
+use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::ThreadStats;
 use broker::{ConnectionSlot, ReportPart};
 use catalog::{Refusal, SessionId};
@@ -142,7 +143,21 @@ fn totals(sessions: &mut Sessions) -> ShardTotals {
         used_bytes,
         logins: sessions.logins,
         mail: sessions.effects.mailbox.stats(),
+        store: sessions.store_metrics(),
         thread: ThreadStats::default(),
+    }
+}
+
+impl Sessions {
+    /// The numbers of this shard's store; `None` without one.
+    pub fn store_metrics(&self) -> Option<ShardStoreMetrics> {
+        let store = self.effects.store.as_ref()?;
+        Some(ShardStoreMetrics {
+            shard: self.options.shard,
+            messages: store.metrics(),
+            spill: store.spill_metrics(),
+            journal: self.effects.journal.as_ref().map(|journal| journal.metrics()),
+        })
     }
 }
 

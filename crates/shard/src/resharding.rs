@@ -9,8 +9,10 @@
 use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::definition_recovery::{JOURNAL_LOG, RecoveredDefinitions};
 use crate::effects::salt;
+use crate::limits::LOSSES_LOGGED_MAX;
 use crate::logged_message::QueuedMessage;
 use crate::lossy_reader::LossyReader;
+use crate::lost_messages::{QueueNames, describe_losses};
 use crate::message_recovery::{LogSource, queue_of};
 use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
 use crate::server::seed;
@@ -198,6 +200,16 @@ fn completions() -> (impl Fn() -> disk::Wake, Receiver<()>) {
     (wake, receiver)
 }
 
+fn log_losses(losses: &[String]) {
+    for loss in losses.iter().take(LOSSES_LOGGED_MAX) {
+        tracing::error!(%loss, "damage has taken messages");
+    }
+    let more = losses.len().saturating_sub(LOSSES_LOGGED_MAX);
+    if more > 0 {
+        tracing::error!(more, "damage has taken more messages");
+    }
+}
+
 /// Writes the store of a broker anew, for another number of shards or without what cannot be read. Returns how many messages it
 /// has.
 ///
@@ -215,6 +227,7 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
     for damage in &found.damage {
         tracing::error!(%damage, "definitions are lost");
     }
+    let names = QueueNames::of(&found.definitions, found.damage.is_empty());
     let mut definitions = found.definitions;
     if to.logs != options.logs {
         definitions.spread_over(to.logs);
@@ -236,9 +249,14 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
         let log = LogId(number.into());
         folder.sync(log)?;
         let segments = folder.segments(log)?;
-        let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold: 0 };
-        let copied = resharding.copy(source, &mut wait);
-        copied.map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
+        let as_error = |error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error };
+        let source =
+            LogSource { reader: &mut reader, store, log, segments: segments.clone(), on_damage, paging_threshold: 0 };
+        let copied = resharding.copy(source, &mut wait).map_err(as_error)?;
+        if !copied.damage.is_empty() {
+            let losses = describe_losses(&mut reader, store, log, segments, &names).map_err(as_error)?;
+            log_losses(&losses);
+        }
     }
     let messages = resharding.finish(&mut wait)?;
 

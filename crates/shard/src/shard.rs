@@ -297,14 +297,7 @@ impl Shard {
 
     /// The numbers of this shard's store; `None` without one.
     pub fn store_metrics(&self) -> Option<ShardStoreMetrics> {
-        let Sessions { options, effects, .. } = &self.dispatcher.sessions;
-        let store = effects.store.as_ref()?;
-        Some(ShardStoreMetrics {
-            shard: options.shard,
-            messages: store.metrics(),
-            spill: store.spill_metrics(),
-            journal: effects.journal.as_ref().map(|journal| journal.metrics()),
-        })
+        self.dispatcher.sessions.store_metrics()
     }
 
     /// Has the next piece of a report sent with a tick, with what the thread of this shard has counted.

@@ -1,6 +1,7 @@
 //! What a shard hands over to a reader outside: its totals, and a piece of what has changed since the reader was last told.
 
 use crate::connection_report::ConnectionReport;
+use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::{LoginStats, MailStats, ThreadStats};
 use broker::{BrokerReport, ReportPart, ShardStats};
 use catalog::{SessionId, ShardId};
@@ -22,6 +23,8 @@ pub struct ShardTotals {
     pub logins: LoginStats,
     /// What it has sent to other shards.
     pub mail: MailStats,
+    /// Of its store, if it has one.
+    pub store: Option<ShardStoreMetrics>,
     /// Of its thread, if it has one of its own.
     pub thread: ThreadStats,
 }

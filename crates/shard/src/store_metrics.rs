@@ -7,7 +7,7 @@ use disk::DiskMetrics;
 use store::LogMetrics;
 
 /// The numbers of one log with its disk, or of several.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StoreMetrics {
     pub log: LogMetrics,
     pub disk: DiskMetrics,
@@ -23,11 +23,11 @@ impl StoreMetrics {
     }
 
     /// All numbers but the times of writes, with their names.
-    pub fn counts(&self) -> [(&'static str, u64); 16] {
-        self.clone().counts_mut().map(|(name, count)| (name, *count))
+    pub fn counts(&self) -> [(&'static str, u64); 21] {
+        { *self }.counts_mut().map(|(name, count)| (name, *count))
     }
 
-    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 16] {
+    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 21] {
         let StoreMetrics { log, disk } = self;
         [
             ("messages_written", &mut log.messages_written),
@@ -35,11 +35,16 @@ impl StoreMetrics {
             ("marks_written", &mut log.marks_written),
             ("bytes_written", &mut log.bytes_written),
             ("syncs", &mut disk.syncs),
+            ("sync_us", &mut disk.sync_us),
+            ("reads", &mut disk.reads),
+            ("bytes_read", &mut disk.bytes_read),
+            ("read_us", &mut disk.read_us),
             ("segments_made", &mut disk.segments_made),
             ("messages_moved", &mut log.messages_moved),
             ("bytes_moved", &mut log.bytes_moved),
             ("bytes_scrubbed", &mut log.bytes_scrubbed),
             ("scrubs_done", &mut log.scrubs_done),
+            ("scrub_pass_bytes", &mut log.scrub_pass_bytes),
             ("damage_found", &mut log.damage_found),
             ("segments_in_use", &mut log.segments_in_use),
             ("segments_spare", &mut log.segments_spare),
@@ -51,7 +56,7 @@ impl StoreMetrics {
 }
 
 /// What the stores of a shard have done.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShardStoreMetrics {
     pub shard: ShardId,
     /// The log of the shard's messages.
@@ -71,7 +76,7 @@ mod tests {
         let mut one = StoreMetrics::default();
         one.counts_mut().into_iter().zip(1..).for_each(|((_, count), number)| *count = number);
         one.disk.write_times.record(3);
-        let mut sum = one.clone();
+        let mut sum = one;
         sum.add(&one);
         let doubled: Vec<u64> = one.counts().iter().map(|(_, count)| count * 2).collect();
         assert_eq!(sum.counts().map(|(_, count)| count).to_vec(), doubled);

@@ -3,7 +3,9 @@
 use crate::definition_journal::DefinitionJournal;
 use crate::definition_recovery::{DefinitionRecoveryError, JOURNAL_LOG, RecoveredDefinitions, recover_definitions};
 use crate::disk_signal::DiskSignal;
+use crate::limits::LOSSES_IN_ERROR_MAX;
 use crate::lossy_reader::LossyReader;
+use crate::lost_messages::{QueueNames, describe_losses};
 use crate::message_recovery::LogSource;
 use crate::message_store::MessageStore;
 use crate::shard::Shard;
@@ -25,6 +27,12 @@ pub enum StoreOpenError {
         folder: String,
         error: ScanError,
     },
+    /// A log of messages is damaged, which concerns these.
+    Messages {
+        folder: String,
+        error: ScanError,
+        losses: Vec<String>,
+    },
     Disk(DiskError),
     /// The journal of definitions is damaged, or does not say what is defined.
     Definitions {
@@ -45,6 +53,12 @@ impl std::fmt::Display for StoreOpenError {
                 write!(f, "{folder}: {error} (--store-lose-damaged starts without what cannot be read)")
             }
             StoreOpenError::Log { folder, error } => write!(f, "{folder}: {error}"),
+            StoreOpenError::Messages { folder, error, losses } => {
+                write!(f, "{folder}: {error} (--store-lose-damaged starts without what they had)")?;
+                losses.iter().take(LOSSES_IN_ERROR_MAX).try_for_each(|loss| write!(f, "; {loss}"))?;
+                let more = losses.len().saturating_sub(LOSSES_IN_ERROR_MAX);
+                if more > 0 { write!(f, "; and {more} more, which harrier store check names") } else { Ok(()) }
+            }
             StoreOpenError::Disk(error) => error.fmt(f),
             StoreOpenError::Definitions { folder, error } => write!(f, "{folder}: {error}"),
             StoreOpenError::Restore(fault) => fault.fmt(f),
@@ -130,9 +144,7 @@ impl OpenStore {
         let mut reader = folder.clone();
         let paging_threshold = shard.paging_threshold();
         let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold };
-        let recovered = shard
-            .recover_messages(source, now)
-            .map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
+        let recovered = shard.recover_messages(source, now).map_err(|error| self.log_error(log, error))?;
         totals.messages.fetch_add(recovered.messages, Ordering::Relaxed);
         let disk =
             FileDisk::start(options.written_folder(folder.clone()), &format!("disk-{}", log.0), signal.callback())?;
@@ -154,6 +166,21 @@ impl OpenStore {
             shard.set_journal(journal);
         }
         Ok(())
+    }
+
+    /// Why a log cannot be recovered, with what its damage concerns.
+    fn log_error(&self, log: LogId, error: ScanError) -> StoreOpenError {
+        let OpenStore { options, definitions, .. } = self;
+        let folder = options.log_folder.display().to_string();
+        if !matches!(error, ScanError::Damaged(_)) {
+            return StoreOpenError::Log { folder, error };
+        }
+        let names = QueueNames::of(&definitions.definitions, definitions.damage.is_empty());
+        let mut reader = self.folder.clone();
+        let segments = reader.segments(log).map_err(ScanError::from);
+        let losses = segments.and_then(|segments| describe_losses(&mut reader, options.tag(), log, segments, &names));
+        let losses = losses.unwrap_or_else(|error| vec![format!("which messages it had cannot be told: {error}")]);
+        StoreOpenError::Messages { folder, error, losses }
     }
 
     /// Logs what was found, once all shards have recovered.

@@ -83,6 +83,9 @@ pub struct Tally {
     pub spoiled_footers: u64,
     /// Frames that were damaged while it ran.
     pub flips: u64,
+    /// Of these frames, those that its scrub has named, and those of lives that ended before a whole pass had gone by.
+    pub flips_named: u64,
+    pub flips_unpassed: u64,
     /// Damage that its scrub has named.
     pub scrub_reports: u64,
     /// Of these, damage of the journal of definitions.
@@ -120,7 +123,7 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages spoiled_footers flips scrub_reports journal_reports refused_starts lossy_starts reshardings moved
+            forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages spoiled_footers flips flips_named flips_unpassed scrub_reports journal_reports refused_starts lossy_starts reshardings moved
             runs_moving lost recovered ticks
         }
     }
@@ -153,7 +156,7 @@ impl Display for Tally {
             write!(
                 f,
                 "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk ({} of them for a spill disk), {} with {} confirmed messages in doubt, {} \
-                 deliveries of what was published before; {full_disks} disks and {} spill disks full, {damages} places damaged, {} while it ran, {} footers damaged or stale, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
+                 deliveries of what was published before; {full_disks} disks and {} spill disks full, {damages} places damaged, {} while it ran ({} of them named, {} in lives that ended before), {} footers damaged or stale, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
                  {lossy_starts} without {} messages that were damaged, {} with another number of shards; {} messages moved, \
                  in {} runs; ",
                 self.spill_failures,
@@ -162,6 +165,8 @@ impl Display for Tally {
                 self.recovered,
                 self.full_spills,
                 self.flips,
+                self.flips_named,
+                self.flips_unpassed,
                 self.spoiled_footers,
                 self.scrub_reports,
                 self.journal_reports,

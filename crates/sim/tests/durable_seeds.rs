@@ -31,12 +31,16 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.reshardings / 5,
         sum.spoiled_footers / 20,
         sum.flips / 5,
-        sum.scrub_reports / 2,
+        sum.flips_named / 2,
         sum.journal_reports,
         sum.moved / 100,
         sum.runs_moving / 5,
     ];
     assert!(!sums.contains(&0), "{sum:?}");
+    // Most lives end before a scrub has gone through a log twice. Of what is damaged in others it names most: the rest is given
+    // back first, or lies where writes go astray or reads fail, where nothing is certain.
+    let passed = sum.flips - sum.flips_unpassed;
+    assert!(sum.flips_named * 2 >= passed, "{} of {passed} damaged frames were named: {sum:?}", sum.flips_named);
     // A spill disk is asked for little, and few runs go on until a disk fails.
     let failures = [sum.disk_failures / 2, sum.spill_failures];
     assert!(SEEDS < 1_000 || !failures.contains(&0), "{sum:?}");

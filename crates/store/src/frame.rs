@@ -114,29 +114,39 @@ impl FrameHeader {
 impl<'a> Frame<'a> {
     /// Reads the frame at the front of `bytes`, whose checksum must be right.
     pub fn read(bytes: &'a [u8]) -> Result<Frame<'a>, FrameFault> {
-        let Some(header) = bytes.get(..FRAME_HEADER_BYTES) else { return Err(FrameFault::Cut(FRAME_HEADER_BYTES)) };
-        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
-        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
-        if u32_at(0) != MAGIC {
-            return Err(FrameFault::NoFrame);
-        }
-        let records_bytes = u32_at(52);
-        let len = FRAME_HEADER_BYTES + records_bytes as usize;
-        if len > FRAME_BYTES_MAX {
-            return Err(FrameFault::Checksum);
-        }
-        let Some(whole) = bytes.get(..len) else { return Err(FrameFault::Cut(len)) };
-        let crc = u32_at(CRC_AT);
-        if checksum(whole) != crc {
+        let whole = Frame::whole(bytes)?;
+        if checksum(whole) != u32::from_le_bytes(std::array::from_fn(|i| whole[CRC_AT + i])) {
             return Err(FrameFault::Checksum);
         }
         // From here on the bytes are what somebody wrote: what is unknown comes from another program.
-        if header[4] != FORMAT {
-            return Err(FrameFault::UnknownFormat(header[4]));
+        Frame::parse(whole).ok_or(FrameFault::UnknownFormat(whole[4]))
+    }
+
+    /// The frame at the front of `bytes` as it seems to be, whatever its checksum: what it says proves nothing.
+    pub(crate) fn read_unchecked(bytes: &'a [u8]) -> Option<Frame<'a>> {
+        Frame::parse(Frame::whole(bytes).ok()?)
+    }
+
+    /// The bytes of the frame that begins here, by its length.
+    fn whole(bytes: &'a [u8]) -> Result<&'a [u8], FrameFault> {
+        let Some(header) = bytes.get(..FRAME_HEADER_BYTES) else { return Err(FrameFault::Cut(FRAME_HEADER_BYTES)) };
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        if u32_at(0) != MAGIC {
+            return Err(FrameFault::NoFrame);
         }
-        let Some(kind) = FrameKind::from_u8(header[5]).filter(|_| header[6..8] == [0, 0]) else {
-            return Err(FrameFault::UnknownFormat(header[4]));
-        };
+        let len = FRAME_HEADER_BYTES + u32_at(52) as usize;
+        if len > FRAME_BYTES_MAX {
+            return Err(FrameFault::Checksum);
+        }
+        bytes.get(..len).ok_or(FrameFault::Cut(len))
+    }
+
+    /// The frame in its bytes, if it is of this format.
+    fn parse(whole: &'a [u8]) -> Option<Frame<'a>> {
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| whole[at + i]));
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| whole[at + i]));
+        let is_known = whole[4] == FORMAT && whole[6..8] == [0, 0];
+        let kind = FrameKind::from_u8(whole[5]).filter(|_| is_known)?;
         let header = FrameHeader {
             kind,
             store: StoreTag(u32_at(60)),
@@ -146,10 +156,10 @@ impl<'a> Frame<'a> {
             synced: FrameSequence(u64_at(32)),
             time_base_us: u64_at(40),
             previous_crc: u32_at(48),
-            bytes: records_bytes,
+            bytes: u32_at(52),
             records: u32_at(56),
         };
-        Ok(Frame { header, crc, records: &whole[FRAME_HEADER_BYTES..] })
+        Some(Frame { header, crc: u32_at(CRC_AT), records: &whole[FRAME_HEADER_BYTES..] })
     }
 }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod damage_survey;
 mod footer;
 mod frame;
 mod group;
@@ -25,6 +26,7 @@ mod message_log;
 mod record;
 mod recovery;
 mod request;
+mod run_map;
 mod scan;
 mod scrub;
 mod segment_header;
@@ -34,6 +36,7 @@ mod uid_map;
 mod varint;
 
 pub use buffer::AlignedBuffer;
+pub use damage_survey::{DamageSurvey, LostMessages, MessageLoss, survey_damage};
 pub use footer::{FOOTER_FORMAT, Footer, FooterEntry, FooterFault, FooterQueue, FooterWriter, MessageRun, SegmentEnd};
 pub use frame::{FORMAT, Frame, FrameFault, FrameHeader, FrameKind};
 pub use group::{Chain, Group, GroupFull, QueueCursor};

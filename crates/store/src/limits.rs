@@ -123,6 +123,9 @@ pub const SCRUB_BEGIN_US: u64 = 600_000_000;
 /// How long a scrub waits at most for a moment at which nothing is written.
 pub const SCRUB_PATIENCE_US: u64 = 1_000_000;
 
+/// Runs of messages that a survey of damage names. Of others it says how many there are.
+pub const LOST_RUNS_MAX: usize = 100_000;
+
 /// Blocks after which the next frame begins another extent: what has to be read to have one message of a segment with a footer.
 pub const EXTENT_BLOCKS: u32 = 64;
 

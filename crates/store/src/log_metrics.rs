@@ -18,6 +18,8 @@ pub struct LogMetrics {
     /// Bytes of sealed segments that were read to find damage, and how often all of them were.
     pub bytes_scrubbed: u64,
     pub scrubs_done: u64,
+    /// Bytes that were read in the pass under way; zero between two passes.
+    pub scrub_pass_bytes: u64,
     /// Places that were found to be damaged.
     pub damage_found: u64,
     /// Segments that the log consists of.

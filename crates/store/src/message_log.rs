@@ -469,6 +469,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             bytes_moved: self.moved.bytes,
             bytes_scrubbed: self.scrub.counts().bytes,
             scrubs_done: self.scrub.counts().passes,
+            scrub_pass_bytes: self.scrub.counts().pass_bytes,
             damage_found: self.damage_found,
             log_bytes: self.log_bytes(),
             live_bytes: self.live_bytes(),

@@ -45,6 +45,8 @@ pub struct ScrubbedDamage {
 pub struct ScrubCounts {
     /// Bytes that were read.
     pub bytes: u64,
+    /// Bytes of these in the pass under way; zero between two passes.
+    pub pass_bytes: u64,
     /// Passes that have ended.
     pub passes: u64,
 }
@@ -192,6 +194,7 @@ impl Scrub {
 
     fn end_pass(&mut self, options: ScrubOptions, now_us: u64) {
         self.counts.passes += 1;
+        self.counts.pass_bytes = 0;
         self.end = None;
         self.buffer = None;
         self.next_us = Some(now_us.max(self.pass_began_us + options.interval_us));
@@ -222,6 +225,7 @@ impl Scrub {
         let (end, error) = match result {
             Ok(filled) => {
                 self.counts.bytes += filled as u64;
+                self.counts.pass_bytes += filled as u64;
                 (walk.piece(&buffer[..filled], filled < buffer.len()), None)
             }
             // The rest of the segment is not looked at: a disk that cannot read takes its time.

@@ -8,7 +8,7 @@ use store::{
 };
 
 /// A log that has several segments with footers, when its process is killed.
-fn filled(seed: u64) -> World {
+pub fn filled(seed: u64) -> World {
     let mut world = World::new(seed, Bodies::Big);
     while world.disk.footers(LOG).len() < 4 {
         (0..50).for_each(|_| world.step());

@@ -4,6 +4,7 @@
 mod fetches;
 mod footers;
 mod limits;
+mod lost_messages;
 mod messages;
 mod model;
 mod scrub;

@@ -5,6 +5,7 @@
 use crate::management::ManagedBroker;
 use crate::management::clock::{now, now_ms};
 use crate::management::live_tables::{LiveTables, add};
+use crate::management::log_totals::io_counts;
 use crate::management::management_limits::{FIRST_ROUND_TIMEOUT, RESUBSCRIPTION_PAUSE};
 use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::process_resources::ProcessResources;
@@ -434,6 +435,7 @@ impl Source for BrokerSource {
                 message_bytes: whole(|all| all.waiting_bytes),
                 ..NodeResources::default()
             },
+            io: io_counts(|of| all(self.tables.totals(), round, of)),
             resource_rates: self.resources.rates(),
             has_memory_alarm: self.broker.shared.used_bytes() > limit,
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),

@@ -2,6 +2,7 @@
 //!
 //! Enters: totals of the shards.  Leaves: the same in the form of the management API.
 
+use crate::management::log_totals::log_counts;
 use broker::{TIME_CLASS_BOUNDS_US, TimeStats};
 use management::{RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
 use shard::{ShardTotals, SharedState};
@@ -28,6 +29,7 @@ pub fn runtime_counts<'a>(
     RuntimeCounts {
         shards: totals.clone().map(shard_counts).collect(),
         delivery_latency: times(&latency),
+        logs: totals.clone().flat_map(log_counts).collect(),
         rdma: rdma_counts(totals),
         memory,
     }

@@ -40,12 +40,19 @@ impl RecordVisitor for RecordCounts<'_> {
 pub fn check(store: &StoppedStore) -> StoreReport {
     let mut rows = vec![HEADING.map(str::to_owned).to_vec()];
     let (mut faults, mut notes) = (Vec::new(), Vec::new());
-    for log in store.logs() {
+    for (number, log) in store.logs().iter().enumerate() {
         match check_log(log) {
             Ok((counts, result)) => {
                 rows.push(row(log, &counts, &result));
                 notes.extend(counts.footers.wrong);
                 faults.extend(result.damage.iter().map(|damage| log.describe(damage)));
+                // The first one has the definitions.
+                if number > 0 && !result.damage.is_empty() {
+                    match log.losses(&store.queue_names()) {
+                        Ok(losses) => faults.extend(losses),
+                        Err(error) => faults.push(format!("{}: {error}", log.name())),
+                    }
+                }
             }
             Err(error) => faults.push(format!("{}: {error}", log.name())),
         }

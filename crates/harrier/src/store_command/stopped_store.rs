@@ -4,6 +4,7 @@ use crate::state_folder::StateFolder;
 use crate::store_file::StoreFile;
 use definitions::DurableDefinitions;
 use disk::SegmentFolder;
+use shard::{DefinitionRecoveryError, QueueNames, RecoveredDefinitions};
 use std::path::{Path, PathBuf};
 use store::{
     Chain, Damage, DiskError, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentId, SegmentNumber,
@@ -41,10 +42,19 @@ impl StoppedStore {
 
     /// What the journal of the definitions comes to, as far as it can be read.
     pub fn definitions(&self) -> Result<DurableDefinitions, String> {
+        self.recover_definitions().map(|found| found.definitions).map_err(|error| error.to_string())
+    }
+
+    /// The queues that messages may be of, with their names as far as these are known.
+    pub fn queue_names(&self) -> QueueNames {
+        let found = self.recover_definitions();
+        found
+            .map_or_else(|_| QueueNames::unknown(), |found| QueueNames::of(&found.definitions, found.damage.is_empty()))
+    }
+
+    fn recover_definitions(&self) -> Result<RecoveredDefinitions, DefinitionRecoveryError> {
         let StoredLog { files, segments, start, .. } = &self.logs[0];
-        let mut files = files.clone();
-        let found = shard::recover_definitions(start.store, segments.clone(), OnDamage::Skip, &mut files);
-        found.map(|found| found.definitions).map_err(|error| error.to_string())
+        shard::recover_definitions(start.store, segments.clone(), OnDamage::Skip, &mut files.clone())
     }
 
     pub fn logs(&self) -> &[StoredLog] {
@@ -83,6 +93,12 @@ impl StoredLog {
     /// Reads all of it.
     pub fn scan(&self, visitor: &mut impl RecordVisitor) -> Result<ScanResult, ScanError> {
         scan(self.start, self.segments.clone(), OnDamage::Skip, &mut self.files.clone(), visitor)
+    }
+
+    /// What its damage has taken, if it has messages.
+    pub fn losses(&self, names: &QueueNames) -> Result<Vec<String>, ScanError> {
+        let (Chain { store, log, .. }, mut files) = (self.start, self.files.clone());
+        shard::describe_losses(&mut files, store, log, self.segments.clone(), names)
     }
 
     /// Where it begins.

@@ -77,23 +77,43 @@ fn flip(folder: &TestStateFolder) -> (SegmentId, Block, Vec<u8>) {
     (segment, block, bodies.clone())
 }
 
+/// The number of the queue, and the position of its first message.
+fn shown(folder: &TestStateFolder) -> (u64, u64) {
+    let show = harrier().args(["store", "show", "--json"]).arg(folder.path("")).output().expect("it runs");
+    let text = String::from_utf8_lossy(&show.stdout).into_owned();
+    let shown: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let queue = &shown["queues"][0];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{text}"));
+    (number(&queue["queue"]), number(&queue["first"]["position"]))
+}
+
 #[test]
 fn a_broker_refuses_a_damaged_store_and_names_the_place_unless_it_may_lose_it() {
     let folder = TestStateFolder::new("flips");
     fill(&folder);
+    let (queue, first) = shown(&folder);
     let (segment, block, lost) = flip(&folder);
     let place = format!("{segment} is damaged at block {}: ", block.0);
     let Err((status, log)) = StoredBroker::try_start(&folder, &[]) else { panic!("it starts on a damaged store") };
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains(&place) && log.contains("--store-lose-damaged"), "{log}");
+    // The frames in front and behind say which message is missing.
+    let [number] = lost[..] else { panic!("each message has a frame of its own: {lost:?}") };
+    let loss = format!(
+        "{segment} at block {}: queue {queue} ({QUEUE:?} in \"/\") has lost message {}, as far as they were written and not settled",
+        block.0,
+        first + u64::from(number)
+    );
+    assert!(log.contains(&loss), "{log}\n{loss}");
     let check = harrier().args(["store", "check"]).arg(folder.path("")).output().expect("it runs");
     let errors = String::from_utf8_lossy(&check.stderr);
     assert_eq!(check.status.code(), Some(1), "{errors}");
-    assert!(errors.contains(&place), "{errors}");
+    assert!(errors.contains(&place) && errors.contains(&loss), "{errors}");
 
     let broker = StoredBroker::start(&folder, &["--store-lose-damaged"]);
     assert!(broker.start_log.contains(&place), "{}", broker.start_log);
     assert!(broker.start_log.contains("the store is written anew"), "{}", broker.start_log);
+    assert!(broker.start_log.contains("damage has taken messages"), "{}", broker.start_log);
     everything_but(&broker, &lost);
     broker.terminate();
     // The damage is gone, and with it the reason to be asked again.

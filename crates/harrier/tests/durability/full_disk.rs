@@ -225,6 +225,8 @@ fn fill_and_make_room(name: &str, options: &[&str]) {
     let first = u64::from_le_bytes(*message.body().first_chunk().expect("a number"));
     assert!(first <= 2, "message {first} is the first one");
     client.close().expect("closed");
+    // The message goes back to its queue, which may be another shard's.
+    wait_until("the message in its queue", || count(&broker) == found);
     let mut publisher = Publisher::new(&broker, first + found);
     publisher.fill();
     // All but one: what is done with makes room.

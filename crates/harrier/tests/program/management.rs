@@ -5,6 +5,7 @@ use client::{Client, ConsumeOptions, Publish, QueueOptions};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use wire::{Properties, RawProperties};
 
 /// guest:guest
 const GUEST: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
@@ -332,6 +333,64 @@ fn what_is_made_over_http_survives_a_restart() {
     assert!(metrics.contains("rabbitmq_cluster=\"ours\""), "{metrics}");
     broker.wait_for("/api/queues/%2F/stays", "its message", |queue| queue["messages"] == 1);
     assert_eq!(broker.get("/api/queues/%2F/goes").status, 404);
+}
+
+/// The sum of all samples of a metric that have this label.
+fn metric_sum(text: &str, name: &str, label: &str) -> f64 {
+    let samples = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
+    samples.filter(|(labels, _)| labels.contains(label)).filter_map(|(_, value)| value.parse::<f64>().ok()).sum()
+}
+
+#[test]
+fn what_the_store_writes_is_told_by_metrics_and_of_the_node() {
+    const BODY: [u8; 1_000] = [7; 1_000];
+    let folder = super::TempFolder::new("store-metrics");
+    let path = folder.path("state");
+    let broker = ApiBroker::start(&["--state", &path, "--shards", "2"]);
+    let mut client = broker.client();
+    let channel = client.open_channel().expect("a channel");
+    let durable = QueueOptions { durable: true, ..QueueOptions::default() };
+    client.declare_queue(channel, "stored", &durable).expect("a queue");
+    client.confirm_select(channel).expect("confirms");
+    let persistent = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+    let mut written = 0.0;
+    for round in 1..=2 {
+        for _ in 0..50 {
+            let publish = Publish { properties: RawProperties::new(&persistent), ..Publish::to("", "stored") };
+            client.publish(channel, &publish, &BODY).expect("sent");
+            // Each one is a group of its own.
+            client.wait_confirms(channel, 0).expect("confirmed");
+        }
+        let messages = f64::from(50 * round);
+        let mut text = String::new();
+        let look = || {
+            text = request(&broker.metrics, "GET", "/metrics", "", "").body;
+            metric_sum(&text, "harrier_store_messages_written_total", "log=\"messages\"") == messages
+        };
+        wait_until("the messages", look, || "/metrics".to_owned());
+        let of = |name: &str| metric_sum(&text, &format!("harrier_store_{name}"), "log=\"messages\"");
+        let (groups, bytes) = (of("groups_written_total"), of("written_bytes_total"));
+        assert!(groups >= messages && bytes >= groups * 4_096.0 && bytes > written, "{groups} groups, {bytes} bytes");
+        assert!(of("syncs_total") >= groups && of("sync_seconds_total") > 0.0, "{groups} groups");
+        assert!(of("write_duration_seconds_count") >= groups && of("live_bytes") >= messages * 1_000.0);
+        assert!(of("segments") >= 1.0 && of("log_bytes") >= bytes, "{}", of("segments"));
+        assert_eq!(
+            (of("damage_found_total"), metric_sum(&text, "harrier_store_messages_written_total", "spill")),
+            (0.0, 0.0)
+        );
+        assert!(metric_sum(&text, "harrier_store_groups_written_total", "log=\"definitions\"") > 0.0);
+        let io = |name: &str| metric(&text, &format!("rabbitmq_io_{name}")).expect("it is told");
+        assert!(io("write_ops_total") >= groups && io("sync_ops_total") >= io("write_ops_total"));
+        assert!(io("write_bytes_total") >= bytes && io("sync_time_seconds_total") > 0.0);
+        written = bytes;
+    }
+    let nodes =
+        broker.wait_for("/api/nodes", "the writes", |nodes| nodes[0]["io_write_bytes"].as_f64() >= Some(written));
+    let of = |name: &str| nodes[0][name].as_f64().expect("a number");
+    assert!(of("io_write_count") >= 100.0 && of("io_sync_count") >= 100.0, "{nodes}");
+    // The average is of the last second, in which nothing may have been written.
+    assert!(of("io_sync_avg_time") >= 0.0 && nodes[0]["io_write_count_details"]["rate"].is_f64(), "{nodes}");
+    client.close().expect("closed");
 }
 
 #[test]

@@ -209,6 +209,7 @@ impl FeatureWorkload {
         self.check_damage_lines(world);
         self.troubles.forget_failure();
         self.troubles.forget_spills();
+        self.live_damage.end_flips(&mut world.tally);
         self.live_damage = LiveDamage::default();
         let mut plan = durable.draw_restart(&mut world.chance);
         if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {

@@ -5,6 +5,7 @@ use super::FeatureWorkload;
 use crate::broker_disks::BrokerDisks;
 use crate::error_lines::{self, ErrorLine};
 use crate::log_survey::{LogSurvey, survey};
+use crate::tally::Tally;
 use crate::world::SimulatedWorld;
 use std::collections::{BTreeMap, BTreeSet};
 use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
@@ -21,13 +22,19 @@ const PASSES_UNTIL_READ: u64 = 2;
 struct Flip {
     segment: SegmentId,
     block: Block,
-    /// How many passes had ended then.
+    /// How many passes had ended then, and how many have by now.
     since: u64,
+    passes: u64,
     /// How many had when one was first seen to read it that had begun behind that.
     read_in: Option<u64>,
 }
 
 impl Flip {
+    /// Whether so many passes have ended since that one of them should have read it.
+    fn is_passed(&self) -> bool {
+        self.since + PASSES_UNTIL_READ <= self.passes
+    }
+
     /// Whether a pass has ended that must have found it. `is_last`: the segment is being filled, and a pass leaves that out while
     /// a write is under way.
     fn is_due(&self, passes: u64, is_last: bool) -> bool {
@@ -53,6 +60,15 @@ impl LiveDamage {
     /// Whether the broker may know of damage that is mended: it does not read again what its scrub could not.
     pub fn is_remembered(&self) -> bool {
         !self.mended.is_empty()
+    }
+
+    /// The broker's life, or the damage, ends: counts what has become of the places.
+    pub fn end_flips(&mut self, tally: &mut Tally) {
+        for (place, flip) in std::mem::take(&mut self.flips) {
+            let is_named = self.named.contains(&place);
+            tally.flips_named += u64::from(is_named);
+            tally.flips_unpassed += u64::from(!is_named && !flip.is_passed());
+        }
     }
 }
 
@@ -110,7 +126,7 @@ impl FeatureWorkload {
         let sequence = frame.header.sequence;
         // Damaged once more, a bit may be as it was: what counts is what the next pass reads.
         disk.with(|disk| disk.take_scrubbed(frame.segment, block));
-        let flip = Flip { segment: frame.segment, block, since: passes, read_in: None };
+        let flip = Flip { segment: frame.segment, block, since: passes, passes, read_in: None };
         self.live_damage.flips.insert((at, sequence), flip);
         world.tally.flips += 1;
         world
@@ -123,8 +139,12 @@ impl FeatureWorkload {
         let Some(disks) = world.brokers[0].disks.as_ref().filter(|_| !self.live_damage.flips.is_empty()) else {
             return;
         };
-        for (&(at, _), flip) in self.live_damage.flips.iter_mut().filter(|(_, flip)| flip.read_in.is_none()) {
+        for (&(at, _), flip) in &mut self.live_damage.flips {
             let (Some((passes, _)), Some(disk)) = (scrubs(world, at), disks.all().nth(at)) else { continue };
+            flip.passes = passes;
+            if flip.read_in.is_some() {
+                continue;
+            }
             let is_read = disk.with(|disk| disk.take_scrubbed(flip.segment, flip.block));
             // The pass that was under way may have come to the segment before.
             flip.read_in = Some(passes).filter(|&passes| is_read && passes > flip.since + 1);
@@ -132,13 +152,13 @@ impl FeatureWorkload {
     }
 
     /// The disks are about to be mended.
-    pub fn note_damage(&mut self, world: &SimulatedWorld) {
+    pub fn note_damage(&mut self, world: &mut SimulatedWorld) {
         let Some(disks) = world.brokers[0].disks.as_ref() else { return };
         for (at, disk) in disks.all().enumerate().filter(|(_, disk)| disk.peek(|disk| !disk.damage().is_empty())) {
             let Ok(survey) = survey(disks, at, disk) else { continue };
             self.live_damage.mended.extend(survey.lost_frames().map(|frame| (at, frame)));
         }
-        self.live_damage.flips.clear();
+        self.live_damage.end_flips(&mut world.tally);
     }
 
     /// Whether writes of a disk may lie elsewhere.
@@ -223,7 +243,7 @@ mod tests {
     #[test]
     fn damage_is_due_two_passes_later_and_in_the_segment_that_is_filled_once_one_has_read_it() {
         let segment = SegmentId { log: LogId(0), number: SegmentNumber(1) };
-        let mut flip = Flip { segment, block: Block(3), since: 4, read_in: None };
+        let mut flip = Flip { segment, block: Block(3), since: 4, passes: 4, read_in: None };
         assert_eq!([5, 6].map(|passes| flip.is_due(passes, false)), [false, true]);
         assert_eq!([6, 60].map(|passes| flip.is_due(passes, true)), [false, false]);
         flip.read_in = Some(7);
