@@ -17,6 +17,7 @@ mod route_links;
 mod runtime_totals;
 mod session_worker;
 mod user_session;
+mod vhost_traffic;
 
 pub use broker_facts::{ClusterIdentity, broker_facts};
 pub use http_listeners::{BoundListeners, bind};

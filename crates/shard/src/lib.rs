@@ -10,6 +10,7 @@ mod admin_handle;
 mod binding_watch;
 mod catalog_replica;
 mod close_count;
+mod closed_traffic;
 mod connection;
 mod connection_limits;
 mod connection_report;

@@ -106,22 +106,29 @@ impl ReportService {
     pub fn report(&mut self, sessions: &mut Sessions, now: Instant) -> ShardReport {
         if self.asked_at.replace(now).is_none() {
             sessions.connections.changes.start();
+            sessions.connections.closed_traffic.start();
             sessions.broker.observer().start();
         }
         let connections = changed_connections(sessions);
+        let room = REPORT_OBJECTS_MAX - connections.len();
+        let closed_traffic: Vec<_> =
+            std::iter::from_fn(|| sessions.connections.closed_traffic.next_report()).take(room).collect();
         sessions.broker.start_turn();
-        let broker = sessions.broker.observer().report(REPORT_OBJECTS_MAX - connections.len());
+        let broker = sessions.broker.observer().report(room - closed_traffic.len());
         // What the channels in it have counted is among these.
         let totals = ShardTotals { thread: self.thread, ..totals(sessions) };
-        let more = broker.more || !sessions.connections.changes.is_empty();
+        let connection_table = &sessions.connections;
+        let is_told = connection_table.changes.is_empty() && connection_table.closed_traffic.is_reported();
+        let more = broker.more || !is_told;
         let (shard, time_us) = (sessions.options.shard, sessions.options.time_us(now));
-        ShardReport { shard, time_us, totals, connections, broker, more }
+        ShardReport { shard, time_us, totals, connections, closed_traffic, broker, more }
     }
 
     /// Nobody reads any more.
     fn stop(&mut self, sessions: &mut Sessions) {
         self.asked_at = None;
         sessions.connections.changes.stop();
+        sessions.connections.closed_traffic.stop();
         sessions.broker.observer().stop();
     }
 }

@@ -445,7 +445,8 @@ impl Source for BrokerSource {
 
     fn vhost_counts(&self, vhost: VhostId) -> VhostCounts {
         let sums = self.vhosts.get(&vhost).copied().unwrap_or_default();
-        VhostCounts { waiting: sums.waiting, messages: sums.messages, ..VhostCounts::default() }
+        let (received_bytes, sent_bytes) = self.tables.vhost_bytes(vhost);
+        VhostCounts { waiting: sums.waiting, messages: sums.messages, received_bytes, sent_bytes }
     }
 
     fn exchange_counts(&self, exchange: ExchangeId) -> ExchangeCounts {

@@ -136,6 +136,11 @@ fn it_shows_queues_connections_channels_and_consumers() {
         client.close().expect("an orderly end");
         broker.wait_for("/api/connections", "no connection", |connections| connections == &Value::Array(vec![]));
         broker.wait_for("/api/channels", "no channel", |channels| channels == &Value::Array(vec![]));
+        // What the connection has carried stays counted when it is gone: seven bodies and what is around them.
+        let after = broker.get("/api/vhosts/%2F").json();
+        let carried = |vhost: &Value, key: &str| vhost[key].as_u64().expect("a count");
+        assert!(carried(&after, "recv_oct") > 500 && carried(&after, "send_oct") > 300, "{after}");
+        assert!(carried(&after, "recv_oct") > connections[0]["recv_oct"].as_u64().expect("a count"), "{after}");
     }
 }
 
