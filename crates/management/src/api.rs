@@ -20,7 +20,7 @@ use crate::route::{Handler, HttpMethod, RequiredTag};
 use crate::route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 use crate::site;
 use crate::source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
-use crate::statistics_history::StatisticsHistory;
+use crate::statistics_history::SharedHistory;
 use crate::viewer::Viewer;
 use catalog::{Password, UserId};
 use std::cell::RefCell;
@@ -86,7 +86,7 @@ pub struct Api {
     /// Of the digests that stand for passwords.
     key: [u8; 32],
     audit: AuditLog,
-    history: RefCell<StatisticsHistory>,
+    history: SharedHistory,
     requests: SharedRequestCounts,
 }
 
@@ -95,7 +95,7 @@ impl Api {
     pub fn new(options: ApiOptions, source: &mut dyn Source) -> Self {
         let mut key = [0; 32];
         key.as_chunks_mut::<8>().0.iter_mut().for_each(|part| *part = source.random().to_le_bytes());
-        Self { options, key, audit: AuditLog::default(), history: RefCell::default(), requests: Rc::default() }
+        Self { options, key, audit: AuditLog::default(), history: Rc::default(), requests: Rc::default() }
     }
 
     pub fn path_prefix(&self) -> &str {

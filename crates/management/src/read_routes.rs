@@ -22,11 +22,10 @@ use crate::row_list::{Row, RowList};
 use crate::sample_range::SampleRanges;
 use crate::sampled_object::SampledObject;
 use crate::source::Source;
-use crate::statistics_history::StatisticsHistory;
+use crate::statistics_history::SharedHistory;
 use crate::viewer::Viewer;
 use catalog::{BindingDestination, BindingView, ExchangeId, Name, QueueId, User, VhostId};
 use definitions::Json;
-use std::cell::RefCell;
 
 /// What answers a GET: the source, the request, and who asks.
 pub struct Reader<'a> {
@@ -37,7 +36,7 @@ pub struct Reader<'a> {
     pub viewer: Option<&'a Viewer>,
     /// Of the digests that stand for passwords.
     pub key: &'a [u8; 32],
-    pub history: &'a RefCell<StatisticsHistory>,
+    pub history: &'a SharedHistory,
     pub requests: RequestCounts,
 }
 
@@ -104,7 +103,7 @@ impl Reader<'_> {
             H::BindingsOfQueue => self.queue_id().and_then(|id| self.list(self.bindings_of_queue(id))),
             H::BindingsBetween => self.bindings_between().and_then(|rows| self.list(rows)),
             H::Binding => self.bindings_between().and_then(|rows| self.binding(rows)),
-            H::Vhosts => self.vhosts(&ranges),
+            H::Vhosts => self.vhosts(),
             H::Vhost => self
                 .vhost_id()
                 .and_then(|id| sampled(definition_views::vhost(self.source, id), SampledObject::Vhost(id))),
@@ -152,12 +151,13 @@ impl Reader<'_> {
             return value;
         }
         let mut history = self.history.borrow_mut();
-        history.look(self.source, object);
+        history.look(self.source, std::slice::from_ref(object));
         history.add_samples(value, object, ranges)
     }
 
     fn list(&self, rows: Vec<Row>) -> Read {
-        Ok(Answer::rows(RowList::new(self.source, rows, &ListRequest::of(self.query)?)?))
+        let (request, ranges) = (ListRequest::of(self.query)?, SampleRanges::of(self.query)?);
+        Ok(Answer::rows(RowList::new(self.source, rows, &request, self.history, ranges)?))
     }
 
     /// The first of some rows; 404 if there is none.
@@ -349,12 +349,11 @@ impl Reader<'_> {
         found.map_or_else(missing, |binding| self.object(binding))
     }
 
-    fn vhosts(&self, ranges: &SampleRanges) -> Read {
+    fn vhosts(&self) -> Read {
         let Some(viewer) = self.viewer else { return Err(ApiError::login_failed()) };
         let vhosts = self.source.catalog().vhosts().filter(|(id, _)| viewer.sees_vhost(self.source, *id));
         let ids = self.in_order(vhosts.map(|(id, name)| (id, id, name.clone())));
-        let vhost = |id| self.with_samples(definition_views::vhost(self.source, id), &SampledObject::Vhost(id), ranges);
-        self.list(ids.into_iter().map(|id| Row::Ready(vhost(id))).collect())
+        self.list(ids.into_iter().map(Row::Vhost).collect())
     }
 
     fn users(&self, is_wanted: impl Fn(&User) -> bool) -> Vec<Row> {
