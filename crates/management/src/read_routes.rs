@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::broker_views;
-use crate::changes::names::{CLUSTER_NAME, cluster_name};
+use crate::changes::names::{CLUSTER_NAME, CLUSTER_TAGS, cluster_name, cluster_tags};
 use crate::definition_views::{self, DEFAULT_EXCHANGE};
 use crate::definitions_file;
 use crate::health;
@@ -445,9 +445,10 @@ impl Reader<'_> {
     fn global_parameters(&self) -> Vec<Row> {
         let kept = self.source.kept().section("global_parameters");
         let named = |name: &str| kept.iter().any(|entry| entry.get("name") == Some(&Json::text(name)));
-        let cluster = [(CLUSTER_NAME, cluster_name(self.source))];
+        let name = Json::text(cluster_name(self.source));
+        let cluster = [(CLUSTER_NAME, name), (CLUSTER_TAGS, cluster_tags(self.source))];
         let cluster = cluster.into_iter().filter(|(name, _)| !named(name));
-        let cluster = cluster.map(|(name, value)| JsonObject::new().text("name", name).text("value", value).build());
+        let cluster = cluster.map(|(name, value)| JsonObject::new().text("name", name).put("value", value).build());
         let wanted = self.matched.get("name").map(Json::text);
         let all = cluster.chain(kept.iter().cloned());
         all.filter(|entry| wanted.is_none() || entry.get("name") == wanted.as_ref()).map(Row::Ready).collect()

@@ -69,7 +69,7 @@ fn a_list_has_what_the_user_may_see_in_order() {
         ("guest", "/api/parameters", "name", "up, up, op, limits"),
         ("maker", "/api/parameters/federation-upstream", "value", "{\"uri\":\"amqp://u:***@h\"}"),
         ("guest", "/api/parameters/federation-upstream/v%201", "value", "{\"uri\":\"amqp://u:s3cret@h\"}"),
-        ("guest", "/api/global-parameters", "name", "cluster_name, g"),
+        ("guest", "/api/global-parameters", "name", "cluster_name, cluster_tags, g"),
         ("guest", "/api/global-parameters/g", "value", "{\"a\":1}"),
         ("guest", "/api/vhost-limits/v%201", "value", "{\"max-queues\":7}"),
         ("guest", "/api/vhost-limits/other", "value", ""),
