@@ -7,7 +7,7 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
@@ -35,33 +35,27 @@ async function check(name, does) {
   }
 }
 
-async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
-}
+/** The port of an address in a line of the log. */
+const portOf = (address) => Number(address.slice(address.lastIndexOf(":") + 1));
 
 class Broker {
-  static async start(port, amqp) {
+  /** Starts one. Without ports it binds free ones, and says in the line that it is ready which they are. */
+  static async start(port = 0, amqp = 0) {
     const broker = new Broker();
-    broker.port = port ?? (await freePort());
-    broker.amqp = amqp ?? (await freePort());
-    broker.process = spawn(HARRIER, ["broker", "--state", "none", "--listen", `127.0.0.1:${broker.amqp}`, "--management-listen", `127.0.0.1:${broker.port}`, "--metrics-listen", "none"], { stdio: ["ignore", "ignore", "pipe"] });
+    broker.process = spawn(HARRIER, ["broker", "--state", "none", "--log-format", "json", "--listen", `127.0.0.1:${amqp}`, "--management-listen", `127.0.0.1:${port}`, "--metrics-listen", "none"], { stdio: ["ignore", "ignore", "pipe"] });
     broker.log = "";
-    broker.process.stderr.on("data", (text) => { broker.log = (broker.log + text).slice(-4000); });
-    const end = Date.now() + WAIT_MS;
-    for (;;) {
-      try {
-        await broker.ask("GET", "overview");
-        return broker;
-      } catch (error) {
-        if (broker.process.exitCode !== null || Date.now() > end) throw new Error(`the broker does not answer: ${error.message}; ${broker.log}`);
-        await new Promise((go) => setTimeout(go, 100));
-      }
-    }
+    const ready = await new Promise((found, failed) => {
+      const overdue = setTimeout(() => failed(new Error(`the broker is not ready after ${WAIT_MS} ms; ${broker.log}`)), WAIT_MS);
+      broker.process.once("exit", () => failed(new Error(`the broker has ended; ${broker.log}`)));
+      createInterface({ input: broker.process.stderr }).on("line", (line) => {
+        broker.log = (broker.log + line + "\n").slice(-4000);
+        if (!line.includes('"harrier broker is ready"')) return;
+        clearTimeout(overdue);
+        found(JSON.parse(line));
+      });
+    });
+    [broker.port, broker.amqp] = [portOf(ready.management), portOf(ready.addresses)];
+    return broker;
   }
 
   get url() {
