@@ -3,6 +3,7 @@
 //! Owns: the catalog, and whatever numbers and live objects were put into it. Definitions are taken in; what needs a broker is
 //!       refused.
 
+use crate::alarm_history::AlarmHistory;
 use crate::api_error::ApiError;
 use crate::changes::plan;
 use crate::live::{
@@ -24,6 +25,7 @@ pub struct CatalogSource {
     pub kept: UnusedSections,
     pub facts: BrokerFacts,
     pub counts: BrokerCounts,
+    pub alarms: AlarmHistory,
     pub queue_counts: HashMap<QueueId, QueueCounts>,
     pub connections: Vec<LiveConnection>,
     pub channels: Vec<LiveChannel>,
@@ -59,6 +61,7 @@ impl CatalogSource {
             kept: UnusedSections::default(),
             facts,
             counts: BrokerCounts::default(),
+            alarms: AlarmHistory::default(),
             queue_counts: HashMap::new(),
             connections: Vec::new(),
             channels: Vec::new(),
@@ -140,6 +143,10 @@ impl Source for CatalogSource {
 
     fn counts(&self) -> BrokerCounts {
         self.counts.clone()
+    }
+
+    fn alarms(&self) -> &AlarmHistory {
+        &self.alarms
     }
 
     fn vhost_counts(&self, _: VhostId) -> VhostCounts {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alarm_history;
 mod answer;
 mod answer_bytes;
 mod api;
@@ -70,6 +71,7 @@ mod statistics_history;
 mod viewer;
 
 pub use access::{AccessDecision, AccessTags, decide};
+pub use alarm_history::{AlarmHistory, AlarmKind};
 pub use answer::{Answer, AnswerBody};
 pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 pub use api_error::ApiError;

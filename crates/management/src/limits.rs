@@ -138,6 +138,9 @@ pub const AUDIT_EVENTS_MAX: usize = 1000;
 /// Bytes of each text of such a change.
 pub const AUDIT_TEXT_BYTES_MAX: usize = 512;
 
+/// Alarms that are kept for those who look at what happened lately.
+pub const ALARMS_KEPT_MAX: usize = 256;
+
 /// What finding out where a message would go may cost, in units of the catalog's work: some ten milliseconds.
 pub const ROUTE_WORK_MAX: u64 = 1 << 18;
 

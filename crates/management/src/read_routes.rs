@@ -123,6 +123,10 @@ impl Reader<'_> {
             H::Users => self.list(self.users(|_| true)),
             H::UsersWithoutPermissions => self.list(self.users(|user| user.permissions().next().is_none())),
             H::User => self.user().and_then(|user| self.object(definition_views::user(user, self.key))),
+            H::Alarms => {
+                let alarms = self.source.alarms().entries(&self.source.facts().node);
+                self.list(alarms.map(Row::Ready).collect())
+            }
             H::CheckAlarms => Ok(health::alarms(self.source)),
             H::CheckSingleNode => Ok(health::single_node()),
             H::CheckVhosts => Ok(health::vhosts()),

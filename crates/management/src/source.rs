@@ -2,6 +2,7 @@
 //!
 //! Enters: definitions, counts, live objects.  Leaves: actions, each with a reply that is awaited.
 
+use crate::alarm_history::AlarmHistory;
 use crate::api_error::ApiError;
 use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
@@ -31,6 +32,8 @@ pub trait Source {
     fn kept(&self) -> &UnusedSections;
     fn facts(&self) -> &BrokerFacts;
     fn counts(&self) -> BrokerCounts;
+    /// Those that are in effect, and the last ones that were.
+    fn alarms(&self) -> &AlarmHistory;
     fn vhost_counts(&self, vhost: VhostId) -> VhostCounts;
     fn exchange_counts(&self, exchange: ExchangeId) -> ExchangeCounts;
     fn queue_counts(&self, queue: QueueId) -> QueueCounts;

@@ -3,6 +3,7 @@
 mod support;
 
 use definitions::Json;
+use management::AlarmKind;
 use support::{TestServer, basic};
 
 /// The values of one field of all rows, or of the page's.
@@ -183,6 +184,28 @@ fn columns_leave_fields_out_of_any_answer() {
     ] {
         assert_eq!(server.get("guest", path).text(), expected, "{path}");
     }
+}
+
+#[test]
+fn alarms_of_the_past_are_listed_for_who_may_see_the_node() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        source.alarms.note(AlarmKind::Memory, true, false, 1_000);
+        source.alarms.note(AlarmKind::Disk, false, true, 2_000);
+        source
+    });
+    let of = |text: &str| format!(r#"{{"resource":{text}}}"#);
+    let time = |second| format!("1970-01-01T00:00:0{second}.000+00:00");
+    let [disk, memory] = [
+        of(&format!(r#""disk","raised_at":"{}","cleared_at":null"#, time(2))),
+        of(&format!(r#""memory","raised_at":"{0}","cleared_at":"{0}""#, time(1))),
+    ];
+    let answer = server.get("monitor", "/api/alarms/history?columns=resource,raised_at,cleared_at");
+    assert_eq!((answer.status, answer.text()), (200, format!("[{disk},{memory}]")));
+    let page = server.get("guest", "/api/alarms/history?page=2&page_size=1&columns=resource,raised_at,cleared_at");
+    assert!(page.text().ends_with(&format!("\"items\":[{memory}]}}")), "{}", page.text());
+    assert_eq!(server.get("manager", "/api/alarms/history").status, 401);
+    assert_eq!(TestServer::usual().get("monitor", "/api/alarms/history").text(), "[]");
 }
 
 #[test]

@@ -54,6 +54,7 @@ mod login_source;
 mod lossy_reader;
 mod mailbox;
 mod memory_account;
+mod memory_alarms;
 mod memory_check;
 mod memory_pressure;
 mod message_recovery;

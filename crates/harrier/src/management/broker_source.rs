@@ -18,10 +18,10 @@ use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
 use definitions::{Json, UnusedSections};
 use federation::{FederationCommand, LinkStatus};
 use management::{
-    Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
-    ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
-    LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts, RatedCount, RuntimeCounts,
-    Source, VhostCounts, WaitingMessages, plan,
+    Action, ActionOutcome, ActionReply, AlarmHistory, AlarmKind, ApiError, BrokerCounts, BrokerFacts, ChurnCounts,
+    ConnectionsToClose, ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer,
+    LiveFederationLink, LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts,
+    RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::limits::DEFINITION_UPDATES_MAX;
@@ -85,6 +85,9 @@ pub struct BrokerSource {
     links: Vec<LiveFederationLink>,
     link_statuses: Vec<LinkStatus>,
     resources: NodeHistory,
+    alarms: AlarmHistory,
+    /// Memory alarms of which the history knows.
+    memory_alarms_raised: u64,
     /// To the API itself.
     http_logins: LoginCounts,
     /// Those of clients that had been counted when the counts were last reset.
@@ -113,6 +116,8 @@ impl BrokerSource {
             is_replica_lost: false,
             subscribed_at: now(),
             resources: NodeHistory::default(),
+            alarms: AlarmHistory::default(),
+            memory_alarms_raised: 0,
             http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             amqp_logins_reset: LoginCounts::default(),
             random,
@@ -151,11 +156,25 @@ impl BrokerSource {
         while let Ok(step) = self.reader.try_next() {
             self.take(step);
         }
+        self.note_alarms();
+    }
+
+    fn note_alarms(&mut self) {
+        let shared = &self.broker.shared;
+        let raised = shared.memory_alarms_raised();
+        let was_raised = std::mem::replace(&mut self.memory_alarms_raised, raised) != raised;
+        self.alarms.note(AlarmKind::Memory, was_raised, shared.has_memory_alarm(), now_ms());
+        let is_disk_short = self.resources.is_disk_short(self.broker.disk_free_limit_bytes);
+        self.alarms.note(AlarmKind::Disk, false, is_disk_short, now_ms());
     }
 
     /// Takes a step of the reader. True at the end of a round.
     fn take(&mut self, step: ReadStep) -> bool {
         match step {
+            ReadStep::DiskFree(bytes) => {
+                self.resources.set_disk_free(bytes);
+                false
+            }
             ReadStep::Report(report) => {
                 self.tables.take(*report);
                 false
@@ -435,12 +454,16 @@ impl Source for BrokerSource {
                 ..NodeResources::default()
             },
             resource_rates: self.resources.rates(),
-            has_memory_alarm: self.broker.shared.used_bytes() > limit,
+            has_memory_alarm: self.broker.shared.has_memory_alarm(),
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
             logins: vec![amqp_logins, self.http_logins],
             ..BrokerCounts::default()
         }
+    }
+
+    fn alarms(&self) -> &AlarmHistory {
+        &self.alarms
     }
 
     fn vhost_counts(&self, vhost: VhostId) -> VhostCounts {

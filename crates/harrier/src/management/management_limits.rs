@@ -11,6 +11,9 @@ pub const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// How often while nobody does: often enough for the plots of the last hours.
 pub const QUIET_ROUND_INTERVAL: Duration = Duration::from_secs(600);
 
+/// How often it is looked meanwhile how much of the disk is free.
+pub const DISK_LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The time after which nobody looks any more, and the shards are asked rarely.
 pub const LOOKING_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -30,4 +33,5 @@ pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of bodies after which one request gets no more messages.
 pub const GOT_BYTES_MAX: usize = 64 << 20;
 
+const _: () = assert!(DISK_LOOK_INTERVAL.as_secs() < QUIET_ROUND_INTERVAL.as_secs());
 const _: () = assert!(SESSION_TIMEOUT.as_secs() < management::limits::ACTION_TIMEOUT.as_secs());
