@@ -327,9 +327,11 @@ async function tags(browser, broker) {
 /** States in words, of numbers that are made up. */
 async function words() {
   const source = readFileSync(`${PAGE}/words.js`, "base64");
-  const { queueState, connectionState, alarms } = await import(`data:text/javascript;base64,${source}`);
+  const { queueState, connectionState, alarms, rdmaRows } = await import(`data:text/javascript;base64,${source}`);
   const rates = (publish, deliver, ack = deliver) => ({ publish_details: { rate: publish }, deliver_get_details: { rate: deliver }, ack_details: { rate: ack } });
   const queue = (ready, unacknowledged, consumers, stats) => ({ state: "running", messages_ready: ready, messages_unacknowledged: unacknowledged, consumers, message_stats: stats });
+  const rdma = { credits_left: 1, credits_granted: 16, credits_owed: 2, unread_messages: 0, rendezvous_offered: 2, rendezvous_offered_bytes: 200000, rendezvous_to_read: 0, rendezvous_sent_bytes_total: 5, rendezvous_read_bytes_total: 6000 };
+  const overRdma = (more) => connectionState({ state: "running", send_pend: 9, recv_oct_details: { rate: 1 }, send_oct_details: { rate: 0 }, harrier: { rdma: { ...rdma, ...more } } });
   const consumer = (prefetch) => ({ ack_required: true, prefetch_count: prefetch, active: true });
   const expected = [
     [queueState(queue(0, 0, 0, rates(0, 0))), "idle", "Empty, and nobody consumes."],
@@ -346,6 +348,10 @@ async function words() {
     [queueState(queue(3, 0, 1, rates(0, 0)), [{ ...consumer(1), active: false }]), "warn", "3 messages wait for a consumer that is active; none is."],
     [queueState({ ...queue(0, 0, 0, rates(0, 0)), state: "down" }), "bad", "Closed: the store cannot read its messages. See the log and docs/operations/damage.md."],
     [connectionState({ state: "running", send_pend: 9, recv_oct_details: { rate: 1 }, send_oct_details: { rate: 0 } }), "warn", "It does not read: bytes wait to be sent to it."],
+    [overRdma({}), "warn", "It does not read: 2 large bodies in the broker's memory wait to be read by its card."],
+    [overRdma({ rendezvous_offered: 1 }), "warn", "It does not read: a large body in the broker's memory waits to be read by its card."],
+    [overRdma({ rendezvous_offered: 0 }), "warn", "It does not read: 1 credit of 16 left, and bytes wait to be sent to it."],
+    [{ tone: "", text: rdmaRows(rdma).map(([name, value]) => `${name}: ${value}`).join("; ") }, "", "Credits: 1 of 16 left to send with, 2 to be returned; Unread messages: 0; Offered to the client: 2, of 200,000 bytes; To be read from it: none; By rendezvous so far: 5 bytes to it, 6,000 from it"],
     [connectionState({ state: "running", recv_oct_details: { rate: 0 }, send_oct_details: { rate: 0 } }), "idle", "Nothing passes but heartbeats."],
   ];
   const complaints = expected.filter(([found, tone, text]) => found.tone !== tone || found.text !== text).map(([found, , text]) => `'${found.text}' (${found.tone}), not '${text}'`);

@@ -98,7 +98,7 @@ pub use route::{Handler, HttpMethod, RequiredTag, Route, RouteScope};
 pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 pub use routes::ROUTES;
 pub use row_list::RowList;
-pub use runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
+pub use runtime_counts::{NamedTotal, RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
 pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, TlsConfigSource, serve};
 pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
 pub use viewer::Viewer;

@@ -5,7 +5,8 @@ mod support;
 use catalog::{Definition, Name, ShardId};
 use management::limits::ServerLimits;
 use management::{
-    ApiOptions, CatalogSource, LiveChannel, LiveFederationLink, RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts,
+    ApiOptions, CatalogSource, LiveChannel, LiveFederationLink, NamedTotal, RdmaCounts, RuntimeCounts, ShardCounts,
+    TimeCounts,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -180,11 +181,12 @@ fn each_object_has_its_samples_in_pieces_that_fit_together() {
 fn with_runtime() -> CatalogSource {
     let mut source = source();
     let times = || TimeCounts { bounds_us: &[4, 16], classes: vec![1, 2, 3], sum_us: 1_500_000 };
+    let offers = NamedTotal { name: "rendezvous_offers", counts: "Rendezvous offered to peers", value: 5 };
     let shard = |busy_ns| ShardCounts { busy_ns, rounds: times(), mail_messages: 7, ..ShardCounts::default() };
     source.runtime = RuntimeCounts {
         shards: vec![shard(250_000_000), shard(0)],
         delivery_latency: times(),
-        rdma: Some(RdmaCounts { queue_pairs: 2, offers: 5, ..RdmaCounts::default() }),
+        rdma: Some(RdmaCounts { queue_pairs: 2, totals: vec![offers] }),
         memory: vec![("resident", 1 << 20), ("messages", 5)],
     };
     source.federation_links.push(LiveFederationLink {

@@ -187,6 +187,21 @@ fn columns_leave_fields_out_of_any_answer() {
 }
 
 #[test]
+fn a_connection_over_rdma_tells_its_credits_and_rendezvous() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        source.connections[1].rdma = vec![("credits_left", 3), ("rendezvous_offered", 2)];
+        source
+    });
+    let rdma = r#"{"harrier":{"rdma":{"credits_left":3,"rendezvous_offered":2}}}"#;
+    let one = server.get("guest", "/api/connections/127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672?columns=harrier");
+    assert_eq!((one.status, one.text()), (200, rdma.to_owned()));
+    // Others have no such object.
+    let all = server.get("guest", "/api/connections?columns=harrier&sort=name").text();
+    assert_eq!(all, format!("[{{}},{rdma}]"));
+}
+
+#[test]
 fn alarms_of_the_past_are_listed_for_who_may_see_the_node() {
     let server = TestServer::start(Default::default(), Default::default(), || {
         let mut source = support::source();

@@ -5,7 +5,7 @@ use crate::connection_traffic::ConnectionTraffic;
 use crate::sessions::Sessions;
 use broker::{ConnectionSlot, SessionReport};
 use catalog::{QueueId, SessionId, UserId, VhostId};
-use link::{CertificateIdentity, PeerAddress};
+use link::{CertificateIdentity, PeerAddress, RdmaUsage};
 use session::Tuning;
 
 /// The state of a connection, in RabbitMQ's words.
@@ -66,6 +66,8 @@ pub struct ConnectionReport {
     pub held_by: Option<QueueId>,
     pub channels: u64,
     pub traffic: ConnectionTraffic,
+    /// Credits and rendezvous, over RDMA.
+    pub rdma: Option<RdmaUsage>,
     /// Bytes that wait to be sent.
     pub send_pending_bytes: u64,
     /// It is a link to another broker, made by either side.
@@ -125,6 +127,7 @@ impl Sessions {
             held_by: session.as_ref().and_then(|session| session.blocked_by.or(session.throttled_by)),
             channels: session.map_or(0, |session| session.channels),
             traffic: connection.traffic,
+            rdma: connection.link.rdma_usage(),
             send_pending_bytes: output.map_or(0, |output| output.out.bytes() as u64),
             is_link: is_link || connection.federation_link.is_some(),
         })

@@ -51,6 +51,10 @@ pub(crate) struct ReportService {
     asked_at: Option<Instant>,
     waiting: VecDeque<Sender<ShardReport>>,
     searches: VecDeque<ConnectionSearch>,
+    /// Connections that were told with a rendezvous under way, by slot and serial number: they are told again in the next round.
+    pending_links: Vec<(ConnectionSlot, u32)>,
+    /// The reader knew everything after the last piece.
+    is_round_over: bool,
     /// As its thread has last told.
     pub thread: ThreadStats,
 }
@@ -109,7 +113,13 @@ impl ReportService {
             sessions.connections.closed_traffic.start();
             sessions.broker.observer().start();
         }
+        if std::mem::take(&mut self.is_round_over) {
+            self.pending_links.drain(..).for_each(|(slot, serial)| note_link(sessions, slot, serial));
+        }
         let connections = changed_connections(sessions);
+        let is_pending = |report: &&ConnectionReport| report.rdma.is_some_and(|usage| usage.is_pending());
+        let pending = connections.changed.iter().filter(is_pending).map(|report| (report.id.slot, report.id.serial));
+        self.pending_links.extend(pending);
         let room = REPORT_OBJECTS_MAX - connections.len();
         let closed_traffic: Vec<_> =
             std::iter::from_fn(|| sessions.connections.closed_traffic.next_report()).take(room).collect();
@@ -120,6 +130,7 @@ impl ReportService {
         let connection_table = &sessions.connections;
         let is_told = connection_table.changes.is_empty() && connection_table.closed_traffic.is_reported();
         let more = broker.more || !is_told;
+        self.is_round_over = !more;
         let (shard, time_us) = (sessions.options.shard, sessions.options.time_us(now));
         ShardReport { shard, time_us, totals, connections, closed_traffic, broker, more }
     }
@@ -127,6 +138,7 @@ impl ReportService {
     /// Nobody reads any more.
     fn stop(&mut self, sessions: &mut Sessions) {
         self.asked_at = None;
+        self.pending_links.clear();
         sessions.connections.changes.stop();
         sessions.connections.closed_traffic.stop();
         sessions.broker.observer().stop();
@@ -177,6 +189,13 @@ fn changed_connections(sessions: &mut Sessions) -> ReportPart<ConnectionReport, 
     }
     sessions.connections.changes = changes;
     part
+}
+
+/// The link of a connection may have changed.
+fn note_link(sessions: &mut Sessions, slot: ConnectionSlot, serial: u32) {
+    if sessions.connections.get(slot).is_some_and(|connection| connection.serial == serial) {
+        sessions.connections.note_change(slot);
+    }
 }
 
 fn add_report(
