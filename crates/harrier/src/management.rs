@@ -5,6 +5,7 @@
 
 mod broker_facts;
 mod broker_source;
+mod catalog_follower;
 mod clock;
 mod http_listeners;
 mod live_tables;

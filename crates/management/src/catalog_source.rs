@@ -33,6 +33,8 @@ pub struct CatalogSource {
     pub federation_links: Vec<LiveFederationLink>,
     pub runtime: RuntimeCounts,
     pub now_ms: u64,
+    /// Those of whom it cannot be had in time how they log in now.
+    pub unknown_users: Vec<String>,
     /// Of a sequence that everybody knows.
     random: u64,
 }
@@ -69,6 +71,7 @@ impl CatalogSource {
             federation_links: Vec::new(),
             runtime: RuntimeCounts::default(),
             now_ms: 0,
+            unknown_users: Vec::new(),
             random: 0,
         }
     }
@@ -125,7 +128,14 @@ impl CatalogSource {
 impl Source for CatalogSource {
     fn refresh(&mut self) {}
 
-    fn follow(&mut self, _: bool) {}
+    fn follow(&mut self) {}
+
+    fn follow_user(&mut self, name: &[u8]) -> Result<(), ApiError> {
+        match self.unknown_users.iter().any(|unknown| unknown.as_bytes() == name) {
+            true => Err(ApiError::unavailable("the broker takes too long to say who may log in")),
+            false => Ok(()),
+        }
+    }
 
     fn begin_request(&mut self) {}
 

@@ -22,8 +22,13 @@ use wire::RawProperties;
 pub trait Source {
     /// Takes in what has come since; called every second.
     fn refresh(&mut self);
-    /// Takes in definitions that have come, in front of a login; `is_urgent`: also where that costs the broker something.
-    fn follow(&mut self, is_urgent: bool);
+    /// Takes in all definitions that have come, also where that costs the broker something.
+    fn follow(&mut self);
+    /// Takes in definitions that have come, in front of a login: this user is then known as the broker has it.
+    ///
+    /// # Errors
+    /// That cannot be had in time.
+    fn follow_user(&mut self, name: &[u8]) -> Result<(), ApiError>;
     /// Takes in what has come since, in front of a request: somebody looks at the numbers.
     fn begin_request(&mut self);
     /// A replica: it has what was changed by an action when the action is answered.

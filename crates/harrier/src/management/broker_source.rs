@@ -3,9 +3,10 @@
 //! Enters: a replica of the definitions, reports of the shards.  Leaves: counts and live objects, as of the last round.
 
 use crate::management::ManagedBroker;
+use crate::management::catalog_follower::{CatalogFollower, ReplicaDemand};
 use crate::management::clock::{now, now_ms};
 use crate::management::live_tables::{LiveTables, add};
-use crate::management::management_limits::{FIRST_ROUND_TIMEOUT, RESUBSCRIPTION_PAUSE};
+use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
 use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::process_resources::ProcessResources;
 use crate::management::rated::{Rated, channel_messages};
@@ -24,12 +25,10 @@ use management::{
     RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
-use shard::limits::DEFINITION_UPDATES_MAX;
-use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
+use shard::{ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 use wire::RawProperties;
 
 /// How the API's own logins are counted.
@@ -58,23 +57,10 @@ impl QueueSums {
     }
 }
 
-/// What a lost replica of the definitions is wanted for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReplicaDemand {
-    None,
-    /// An answer, which may be a little older.
-    Reading,
-    /// A change is planned with it, or was made.
-    Change,
-}
-
 /// A running broker as a source.
 pub struct BrokerSource {
     broker: ManagedBroker,
-    replica: Box<CatalogReplica>,
-    /// It gets no more changes.
-    is_replica_lost: bool,
-    subscribed_at: Instant,
+    definitions: CatalogFollower,
     kept: UnusedSections,
     reader: ReportReader,
     sessions: SessionWorker,
@@ -99,13 +85,11 @@ impl BrokerSource {
     /// # Errors
     /// The broker has stopped, or the system has no random numbers.
     pub fn new(broker: ManagedBroker, reader: ReportReader, sessions: SessionWorker) -> io::Result<Self> {
-        let replica = broker.operator.subscribe_definitions();
-        let replica = replica.ok_or_else(|| io::Error::other("the definitions are not to be had"))?;
         let random = StdRng::try_from_os_rng().map_err(io::Error::other)?;
         Ok(BrokerSource {
             kept: broker.ineffective.get(),
+            definitions: CatalogFollower::start(broker.operator.clone())?,
             broker,
-            replica,
             reader,
             sessions,
             tables: LiveTables::default(),
@@ -113,8 +97,6 @@ impl BrokerSource {
             vhosts: HashMap::new(),
             links: Vec::new(),
             link_statuses: Vec::new(),
-            is_replica_lost: false,
-            subscribed_at: now(),
             resources: NodeHistory::default(),
             alarms: AlarmHistory::default(),
             memory_alarms_raised: 0,
@@ -122,34 +104,6 @@ impl BrokerSource {
             amqp_logins_reset: LoginCounts::default(),
             random,
         })
-    }
-
-    /// Makes the changes that have come. A replica that is lost, since more of them came than wait for it, is taken anew if that is
-    /// wanted: the shard that makes changes copies all definitions for it, and does nothing else meanwhile.
-    fn follow_definitions(&mut self, wanted: ReplicaDemand) {
-        loop {
-            if self.is_replica_lost {
-                let is_due = match wanted {
-                    ReplicaDemand::None => false,
-                    ReplicaDemand::Reading => now().duration_since(self.subscribed_at) >= RESUBSCRIPTION_PAUSE,
-                    ReplicaDemand::Change => true,
-                };
-                if !is_due {
-                    return;
-                }
-                match self.broker.operator.subscribe_definitions() {
-                    Some(replica) => self.replica = replica,
-                    // The broker ends.
-                    None => return,
-                }
-                (self.is_replica_lost, self.subscribed_at) = (false, now());
-            }
-            match self.replica.apply(DEFINITION_UPDATES_MAX, |_, _| {}) {
-                Ok(made) if made < DEFINITION_UPDATES_MAX => return,
-                Ok(_) => {}
-                Err(_) => self.is_replica_lost = true,
-            }
-        }
     }
 
     fn take_steps(&mut self) {
@@ -180,7 +134,7 @@ impl BrokerSource {
                 false
             }
             ReadStep::RoundEnds(end) => {
-                self.tables.end_round(self.replica.catalog());
+                self.tables.end_round(self.definitions.catalog());
                 self.sum_queues();
                 self.links = federation_links(&end.links, now_ms());
                 self.link_statuses = end.links;
@@ -200,7 +154,7 @@ impl BrokerSource {
     fn carry_out(&mut self, action: &Action, reply: ActionReply) {
         // The configuration may have been read again since the last round.
         self.kept = self.broker.ineffective.get();
-        self.follow_definitions(ReplicaDemand::Change);
+        self.definitions.follow(ReplicaDemand::Change);
         let mut is_second = false;
         let outcome = loop {
             let change = match plan(self, action) {
@@ -260,7 +214,7 @@ impl BrokerSource {
         }
         let refusals = self.broker.operator.define(definitions);
         let refusals = refusals.ok_or_else(|| ApiError::unavailable("the broker stops"))?;
-        self.follow_definitions(ReplicaDemand::Change);
+        self.definitions.follow(ReplicaDemand::Change);
         refusals.first().map_or(Ok(()), |refusal| Err(ApiError::of_refusal(refusal)))
     }
 
@@ -288,7 +242,7 @@ impl BrokerSource {
 
     /// Shows messages of a queue as they wait.
     fn peek(&self, wanted: &MessagesToPeek) -> Result<ActionOutcome, ApiError> {
-        let vhost = self.replica.catalog().vhost_name(wanted.vhost);
+        let vhost = self.definitions.catalog().vhost_name(wanted.vhost);
         let body_bytes = wanted.body_bytes_max.unwrap_or(usize::MAX);
         let peeked = self.broker.operator.peek_queue(vhost, wanted.queue.as_bytes(), wanted.count, body_bytes);
         let peeked = peeked.ok_or_else(ApiError::not_found)?;
@@ -317,14 +271,14 @@ impl BrokerSource {
 
     /// Hands over what needs a session of the user in a virtual host.
     fn in_session(&self, by: &Action, vhost: VhostId, reply: ActionReply, action: SessionAction) {
-        let vhost = self.replica.catalog().vhost_name(vhost).to_string();
+        let vhost = self.definitions.catalog().vhost_name(vhost).to_string();
         self.sessions.begin(SessionTask { user: by.user_name.to_string(), vhost, action, reply });
     }
 
     fn sum_queues(&mut self) {
         (self.queues, self.vhosts) = (QueueSums::default(), HashMap::new());
         for (report, waiting, messages) in self.tables.queues() {
-            let Some(definition) = self.replica.catalog().queue_definition(report.id) else { continue };
+            let Some(definition) = self.definitions.catalog().queue_definition(report.id) else { continue };
             self.queues.add(report, waiting, messages);
             self.vhosts.entry(definition.vhost).or_default().add(report, waiting, messages);
         }
@@ -349,17 +303,21 @@ fn sum(a: MessageCounts, b: MessageCounts) -> MessageCounts {
 
 impl Source for BrokerSource {
     fn refresh(&mut self) {
-        self.follow_definitions(ReplicaDemand::None);
+        self.definitions.follow(ReplicaDemand::None);
         self.take_steps();
     }
 
-    fn follow(&mut self, is_urgent: bool) {
-        self.follow_definitions(if is_urgent { ReplicaDemand::Change } else { ReplicaDemand::Reading });
+    fn follow(&mut self) {
+        self.definitions.follow(ReplicaDemand::Change);
+    }
+
+    fn follow_user(&mut self, name: &[u8]) -> Result<(), ApiError> {
+        self.definitions.follow_user(name)
     }
 
     fn begin_request(&mut self) {
         let is_old = self.reader.look();
-        self.follow_definitions(ReplicaDemand::Reading);
+        self.definitions.follow(ReplicaDemand::Reading);
         self.take_steps();
         if is_old {
             // The reader does not pause before its first round; a step that does not come in time comes with the next request.
@@ -373,7 +331,7 @@ impl Source for BrokerSource {
     }
 
     fn catalog(&self) -> &Catalog {
-        self.replica.catalog()
+        self.definitions.catalog()
     }
 
     fn kept(&self) -> &UnusedSections {
@@ -508,7 +466,7 @@ impl Source for BrokerSource {
         properties: RawProperties<'_>,
         work_max: u64,
     ) -> Option<Arc<QueueRoute>> {
-        self.replica.find_route(exchange, routing_key, properties, work_max)
+        self.definitions.find_route(exchange, routing_key, properties, work_max)
     }
 
     fn counted_ms(&self) -> u64 {

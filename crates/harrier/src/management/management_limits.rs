@@ -24,6 +24,10 @@ pub const FIRST_ROUND_TIMEOUT: Duration = Duration::from_millis(250);
 /// holds the shard that makes changes for a tenth of a second.
 pub const RESUBSCRIPTION_PAUSE: Duration = Duration::from_secs(10);
 
+/// The time in which the broker says whether a user who logs in is as the copy of the definitions has it, while more changes come
+/// than are followed. Then the login is refused with 503.
+pub const USER_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Requests for messages that wait for their thread; the next one gets 503.
 pub const SESSION_TASKS_WAITING_MAX: usize = 64;
 
