@@ -13,11 +13,12 @@ use crate::live::{
 use crate::planned_change::PlannedChange;
 use crate::runtime_counts::RuntimeCounts;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
-use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, VhostId, default_definitions};
+use catalog::{
+    Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId, default_definitions,
+};
 use definitions::UnusedSections;
 use std::collections::HashMap;
 use std::sync::Arc;
-use wire::RawProperties;
 
 /// A catalog as a source.
 pub struct CatalogSource {
@@ -191,14 +192,8 @@ impl Source for CatalogSource {
         &self.federation_links
     }
 
-    fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>> {
-        self.catalog.route_within(exchange, routing_key, properties, work_max).ok()
+    fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {
+        message.ask(&mut self.catalog)
     }
 
     fn counted_ms(&self) -> u64 {

@@ -56,6 +56,9 @@ pub const COLUMNS_MAX: usize = 128;
 /// Rows of one page of a list.
 pub const PAGE_ROWS_MAX: usize = 500;
 
+/// Rows of one page of a list for a request within the process: each sorts the whole list once, and its answer is one message.
+pub const DIRECT_PAGE_ROWS_MAX: usize = 20_000;
+
 /// Rows of a page if the client does not say.
 pub const PAGE_ROWS: usize = 100;
 
@@ -175,7 +178,8 @@ const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX && PATTERN_BYTES_MAX < T
 const _: () = assert!(SUSPECT_CONNECTIONS_MAX < CONNECTIONS_MAX && LONG_ANSWERS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(OBJECT_HISTORY_RINGS <= HISTORY_RINGS.len() && HISTORY_RINGS[0].1 < SAMPLES_MAX);
 const _: () = assert!(SAMPLED_ROWS_MAX <= HISTORIES_MAX && LIST_SAMPLES_MAX >= SAMPLED_ROWS_MAX as u64);
-const _: () = assert!(PAGE_ROWS <= PAGE_ROWS_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
+const _: () = assert!(PAGE_ROWS <= PAGE_ROWS_MAX && PAGE_ROWS_MAX < DIRECT_PAGE_ROWS_MAX);
+const _: () = assert!(LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
 const _: () =
     assert!(LOGIN_SESSIONS_OF_USER_MAX < LOGIN_SESSIONS_MAX && LOGIN_BODY_BYTES_MAX > CREDENTIALS_BYTES_MAX * 3);
 const _: () = assert!(CREDENTIALS_BYTES_MAX * 3 / 4 >= catalog::limits::PASSWORD_BYTES_MAX);

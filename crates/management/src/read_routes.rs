@@ -38,6 +38,8 @@ pub struct Reader<'a> {
     pub key: &'a [u8; 32],
     pub history: &'a SharedHistory,
     pub requests: RequestCounts,
+    /// Of a page of a list.
+    pub page_rows_max: usize,
 }
 
 type Read = Result<Answer, ApiError>;
@@ -160,7 +162,7 @@ impl Reader<'_> {
     }
 
     fn list(&self, rows: Vec<Row>) -> Read {
-        let (request, ranges) = (ListRequest::of(self.query)?, SampleRanges::of(self.query)?);
+        let (request, ranges) = (ListRequest::of(self.query, self.page_rows_max)?, SampleRanges::of(self.query)?);
         Ok(Answer::rows(RowList::new(self.source, rows, &request, self.history, ranges)?))
     }
 

@@ -434,7 +434,7 @@ async fn answer_directly(shared: &Shared, request: DirectRequest) -> Result<Answ
         return Err(ApiError::new(413, "payload_too_large", reason));
     }
     let routed = match shared.api.route(&RequestHead { method, target, reason, ..RequestHead::default() }) {
-        Ok(routed) => routed,
+        Ok(routed) => routed.directly(),
         Err(answer) => return Ok(answer),
     };
     // The replica may not yet have the user, who has just been made.

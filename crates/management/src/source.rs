@@ -12,11 +12,10 @@ use crate::query::Query;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
 use crate::runtime_counts::RuntimeCounts;
-use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, UserId, VhostId};
+use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, RouteQuestion, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, UnusedSections};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use wire::RawProperties;
 
 /// What the API shows and does. Reading takes no time and waits for nobody; an action may.
 pub trait Source {
@@ -48,13 +47,7 @@ pub trait Source {
     fn runtime(&self) -> RuntimeCounts;
     fn federation_links(&self) -> &[LiveFederationLink];
     /// Where a message would go; `None` if finding out takes more work than that.
-    fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>>;
+    fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>>;
     /// When the numbers were counted, in milliseconds since the epoch; later than before if they are others.
     fn counted_ms(&self) -> u64;
     /// Milliseconds since the epoch.

@@ -15,7 +15,7 @@ use crate::management::route_links::{federation_links, link_key};
 use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats, PeekedMessage, QueueReport};
-use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
+use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId};
 use definitions::{Json, UnusedSections};
 use federation::{FederationCommand, LinkStatus};
 use management::{
@@ -459,14 +459,8 @@ impl Source for BrokerSource {
         &self.links
     }
 
-    fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>> {
-        self.definitions.find_route(exchange, routing_key, properties, work_max)
+    fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {
+        self.definitions.find_route(message)
     }
 
     fn counted_ms(&self) -> u64 {

@@ -5,14 +5,13 @@
 
 use crate::management::clock::now;
 use crate::management::management_limits::{RESUBSCRIPTION_PAUSE, USER_CHECK_TIMEOUT};
-use catalog::{Catalog, ExchangeId, QueueRoute, User, UserId};
+use catalog::{Catalog, QueueRoute, RouteQuestion, User, UserId};
 use management::ApiError;
 use shard::limits::DEFINITION_UPDATES_MAX;
 use shard::{AdminHandle, CatalogReplica};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-use wire::RawProperties;
 
 /// What a lost replica of the definitions is wanted for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,14 +45,8 @@ impl CatalogFollower {
         self.replica.catalog()
     }
 
-    pub fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>> {
-        self.replica.find_route(exchange, routing_key, properties, work_max)
+    pub fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {
+        self.replica.find_route(message)
     }
 
     /// Makes the changes that have come. A replica that is lost, since more of them came than wait for it, is taken anew if that is
