@@ -7,7 +7,7 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
@@ -35,33 +35,27 @@ async function check(name, does) {
   }
 }
 
-async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
-}
+/** The port of an address in a line of the log. */
+const portOf = (address) => Number(address.slice(address.lastIndexOf(":") + 1));
 
 class Broker {
-  static async start(port, amqp) {
+  /** Starts one. Without ports it binds free ones, and says in the line that it is ready which they are. */
+  static async start(port = 0, amqp = 0) {
     const broker = new Broker();
-    broker.port = port ?? (await freePort());
-    broker.amqp = amqp ?? (await freePort());
-    broker.process = spawn(HARRIER, ["broker", "--state", "none", "--listen", `127.0.0.1:${broker.amqp}`, "--management-listen", `127.0.0.1:${broker.port}`, "--metrics-listen", "none"], { stdio: ["ignore", "ignore", "pipe"] });
+    broker.process = spawn(HARRIER, ["broker", "--state", "none", "--log-format", "json", "--listen", `127.0.0.1:${amqp}`, "--management-listen", `127.0.0.1:${port}`, "--metrics-listen", "none"], { stdio: ["ignore", "ignore", "pipe"] });
     broker.log = "";
-    broker.process.stderr.on("data", (text) => { broker.log = (broker.log + text).slice(-4000); });
-    const end = Date.now() + WAIT_MS;
-    for (;;) {
-      try {
-        await broker.ask("GET", "overview");
-        return broker;
-      } catch (error) {
-        if (broker.process.exitCode !== null || Date.now() > end) throw new Error(`the broker does not answer: ${error.message}; ${broker.log}`);
-        await new Promise((go) => setTimeout(go, 100));
-      }
-    }
+    const ready = await new Promise((found, failed) => {
+      const overdue = setTimeout(() => failed(new Error(`the broker is not ready after ${WAIT_MS} ms; ${broker.log}`)), WAIT_MS);
+      broker.process.once("exit", () => failed(new Error(`the broker has ended; ${broker.log}`)));
+      createInterface({ input: broker.process.stderr }).on("line", (line) => {
+        broker.log = (broker.log + line + "\n").slice(-4000);
+        if (!line.includes('"harrier broker is ready"')) return;
+        clearTimeout(overdue);
+        found(JSON.parse(line));
+      });
+    });
+    [broker.port, broker.amqp] = [portOf(ready.management), portOf(ready.addresses)];
+    return broker;
   }
 
   get url() {
@@ -333,9 +327,11 @@ async function tags(browser, broker) {
 /** States in words, of numbers that are made up. */
 async function words() {
   const source = readFileSync(`${PAGE}/words.js`, "base64");
-  const { queueState, connectionState, alarms } = await import(`data:text/javascript;base64,${source}`);
+  const { queueState, connectionState, alarms, rdmaRows } = await import(`data:text/javascript;base64,${source}`);
   const rates = (publish, deliver, ack = deliver) => ({ publish_details: { rate: publish }, deliver_get_details: { rate: deliver }, ack_details: { rate: ack } });
   const queue = (ready, unacknowledged, consumers, stats) => ({ state: "running", messages_ready: ready, messages_unacknowledged: unacknowledged, consumers, message_stats: stats });
+  const rdma = { credits_left: 1, credits_granted: 16, credits_owed: 2, unread_messages: 0, rendezvous_offered: 2, rendezvous_offered_bytes: 200000, rendezvous_to_read: 0, rendezvous_sent_bytes_total: 5, rendezvous_read_bytes_total: 6000 };
+  const overRdma = (more) => connectionState({ state: "running", send_pend: 9, recv_oct_details: { rate: 1 }, send_oct_details: { rate: 0 }, harrier: { rdma: { ...rdma, ...more } } });
   const consumer = (prefetch) => ({ ack_required: true, prefetch_count: prefetch, active: true });
   const expected = [
     [queueState(queue(0, 0, 0, rates(0, 0))), "idle", "Empty, and nobody consumes."],
@@ -352,6 +348,10 @@ async function words() {
     [queueState(queue(3, 0, 1, rates(0, 0)), [{ ...consumer(1), active: false }]), "warn", "3 messages wait for a consumer that is active; none is."],
     [queueState({ ...queue(0, 0, 0, rates(0, 0)), state: "down" }), "bad", "Closed: the store cannot read its messages. See the log and docs/operations/damage.md."],
     [connectionState({ state: "running", send_pend: 9, recv_oct_details: { rate: 1 }, send_oct_details: { rate: 0 } }), "warn", "It does not read: bytes wait to be sent to it."],
+    [overRdma({}), "warn", "It does not read: 2 large bodies in the broker's memory wait to be read by its card."],
+    [overRdma({ rendezvous_offered: 1 }), "warn", "It does not read: a large body in the broker's memory waits to be read by its card."],
+    [overRdma({ rendezvous_offered: 0 }), "warn", "It does not read: 1 credit of 16 left, and bytes wait to be sent to it."],
+    [{ tone: "", text: rdmaRows(rdma).map(([name, value]) => `${name}: ${value}`).join("; ") }, "", "Credits: 1 of 16 left to send with, 2 to be returned; Unread messages: 0; Offered to the client: 2, of 200,000 bytes; To be read from it: none; By rendezvous so far: 5 bytes to it, 6,000 from it"],
     [connectionState({ state: "running", recv_oct_details: { rate: 0 }, send_oct_details: { rate: 0 } }), "idle", "Nothing passes but heartbeats."],
   ];
   const complaints = expected.filter(([found, tone, text]) => found.tone !== tone || found.text !== text).map(([found, , text]) => `'${found.text}' (${found.tone}), not '${text}'`);

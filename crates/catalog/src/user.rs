@@ -97,6 +97,15 @@ impl User {
         self.topics.iter().map(|(vhost, exchange, compiled)| (*vhost, exchange, &compiled.written))
     }
 
+    /// Whether it proves itself likewise and may do the same as another one.
+    pub fn is_like(&self, other: &User) -> bool {
+        let all = |user: &User| (user.name.clone(), user.tags.clone(), user.loopback_only, user.limits);
+        all(self) == all(other)
+            && self.password == other.password
+            && self.permissions().eq(other.permissions())
+            && self.topic_permissions().eq(other.topic_permissions())
+    }
+
     /// What it may do in a vhost, if it may open it at all.
     pub fn permission(&self, vhost: VhostId) -> Option<&Permission> {
         self.on(vhost).map(|compiled| &compiled.written)

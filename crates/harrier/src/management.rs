@@ -5,6 +5,7 @@
 
 mod broker_facts;
 mod broker_source;
+mod catalog_follower;
 mod clock;
 mod http_listeners;
 mod live_tables;
@@ -18,6 +19,7 @@ mod route_links;
 mod runtime_totals;
 mod session_worker;
 mod user_session;
+mod vhost_traffic;
 
 pub use broker_facts::{ClusterIdentity, broker_facts};
 pub use http_listeners::{BoundListeners, bind};

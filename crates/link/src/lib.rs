@@ -16,6 +16,7 @@ mod listener;
 mod listeners;
 mod options;
 mod peer;
+mod rdma_usage;
 pub mod sim;
 mod socket;
 mod socket_pair;
@@ -30,6 +31,7 @@ pub use listener::{Acceptor, Listener};
 pub use listeners::Listeners;
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use peer::PeerAddress;
+pub use rdma_usage::RdmaUsage;
 pub use socket_pair::socket_pair;
 pub use tls::{
     Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, SanType, TlsClient, TlsError, TlsServer,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use slab::{BlockMut, Gather};
 
 use crate::tls::Certificate;
-use crate::{LinkError, PeerAddress};
+use crate::{LinkError, PeerAddress, RdmaUsage};
 
 /// One end of an ordered, reliable byte stream.
 ///
@@ -90,6 +90,11 @@ pub trait Link: Send {
     fn capabilities(&self) -> LinkCapabilities;
 
     fn peer(&self) -> &PeerAddress;
+
+    /// Credits and rendezvous of an RDMA connection; `None` for other links.
+    fn rdma_usage(&self) -> Option<RdmaUsage> {
+        None
+    }
 
     /// Reports both readiness edges of this link to `registry` under `token`.
     ///

@@ -5,9 +5,9 @@ import { bulkDialog, formDialog } from "./dialog.js";
 import { bytes, count, duration, fill, h, pairs, part, rate, visible } from "./dom.js";
 import { Plot } from "./plot.js";
 import { Table } from "./table.js";
-import { connectionState, transportWords } from "./words.js";
+import { connectionState, rdmaRows, transportWords } from "./words.js";
 
-const FIELDS = ["name", "user", "vhost", "state", "transport", "ssl", "channels", "peer_host", "peer_port", "connected_at", "user_provided_name", "recv_oct_details.rate", "send_oct_details.rate", "send_pend", "cpu_us", "shard"];
+const FIELDS = ["name", "user", "vhost", "state", "transport", "ssl", "channels", "peer_host", "peer_port", "connected_at", "user_provided_name", "recv_oct_details.rate", "send_oct_details.rate", "send_pend", "cpu_us", "shard", "harrier"];
 
 const close = (name, reason) => remove(`connections/${part(name)}`, {}, { reason });
 const perSecond = (value) => (typeof value === "number" ? `${bytes(Math.round(value))}/s` : "–");
@@ -19,7 +19,7 @@ export function connections(context) {
     { name: "User", sort: "user", class: "wide", show: (row) => visible(row.user) },
     { name: "Virtual host", sort: "vhost", class: "wide", show: (row) => visible(row.vhost) },
     { name: "State", sort: "state", class: "state-cell", show: (row) => { const { tone, text } = connectionState(row); return h("span", { class: `state ${tone}`, title: text }, text); } },
-    { name: "Over", sort: "transport", show: (row) => visible(row.transport) },
+    { name: "Over", sort: "transport", show: (row) => [visible(row.transport), row.harrier?.rdma ? h("small", {}, ` ${row.harrier.rdma.credits_left} of ${row.harrier.rdma.credits_granted} credits`) : null] },
     { name: "Channels", sort: "channels", class: "number wide", show: (row) => count(row.channels) },
     { name: "From client", sort: "recv_oct_details.rate", class: "number", show: (row) => perSecond(row.recv_oct_details?.rate) },
     { name: "To client", sort: "send_oct_details.rate", class: "number", show: (row) => perSecond(row.send_oct_details?.rate) },
@@ -45,6 +45,7 @@ export function connection({ names: [name], goTo }) {
   const state = h("p", { class: "words", role: "status" });
   const about = h("dl", { class: "grid" });
   const channels = h("div");
+  const rdma = h("div");
   const traffic = new Plot({ title: "Bytes a second", series: [{ key: "recv_oct", name: "From client" }, { key: "send_oct", name: "To client" }], format: (value) => bytes(Math.round(value)) });
   const drop = () => formDialog({
     title: "Close this connection?",
@@ -55,7 +56,7 @@ export function connection({ names: [name], goTo }) {
   });
   const element = h("div", {}, h("h1", {}, h("a", { href: "#/connections" }, "Connections"), " / ", visible(name)), state,
     h("div", { class: "actions" }, h("button", { type: "button", class: "danger", onclick: drop }, "Close…")),
-    h("div", { class: "columns" }, traffic.element, h("div", { class: "panel" }, h("h2", {}, "Details"), about)),
+    h("div", { class: "columns" }, traffic.element, h("div", { class: "panel" }, h("h2", {}, "Details"), about, rdma)),
     h("div", { class: "panel" }, h("h2", {}, "Channels"), channels));
   async function refresh() {
     const answer = await get(path);
@@ -72,6 +73,7 @@ export function connection({ names: [name], goTo }) {
       ["Processor time", answer.cpu_us > 0 ? duration(answer.cpu_us / 1000) : "not measured"], ["Shard", count(answer.shard)], ["Heartbeat", answer.timeout > 0 ? `${answer.timeout} s` : "off"],
       ["Frames up to", bytes(answer.frame_max)], ["Channels up to", answer.channel_max > 0 ? count(answer.channel_max) : "no limit"]];
     fill(about, pairs(rows));
+    fill(rdma, answer.harrier?.rdma ? [h("h2", {}, "RDMA"), h("dl", { class: "grid" }, pairs(rdmaRows(answer.harrier.rdma)))] : null);
     fill(channels, list.length === 0 ? h("p", { class: "empty" }, "No channel is open.") : h("table", { class: "facts" },
       h("thead", {}, h("tr", {}, ["Number", "Mode", "Prefetch", "Consumers", "Unacked", "Unconfirmed", "Published", "Delivered"].map((title) => h("th", { scope: "col" }, title)))),
       h("tbody", {}, list.slice(0, 500).map((one) => h("tr", {}, h("td", { class: "number" }, count(one.number)), h("td", {}, one.confirm ? "confirms" : one.transactional ? "transactions" : "plain"),

@@ -14,12 +14,13 @@ export function node() {
   const about = h("dl", { class: "grid" });
   const kinds = h("div");
   const attempts = h("div");
+  const past = h("div");
   const element = h("div", {}, h("h1", {}, "Node"), alarm, h("div", { class: "columns" }, memory.element, sockets.element),
-    h("div", { class: "columns" }, h("div", { class: "panel" }, h("h2", {}, "Details"), about), h("div", {}, h("div", { class: "panel" }, h("h2", {}, "Memory by kind"), kinds), h("div", { class: "panel" }, h("h2", {}, "Logins"), attempts))));
+    h("div", { class: "columns" }, h("div", { class: "panel" }, h("h2", {}, "Details"), about), h("div", {}, h("div", { class: "panel" }, h("h2", {}, "Memory by kind"), kinds), h("div", { class: "panel" }, h("h2", {}, "Logins"), attempts), h("div", { class: "panel" }, h("h2", {}, "Alarms"), past))));
   let asked = 0;
   async function refresh() {
-    const past = asked === 0 ? { node_stats_age: 600, node_stats_incr: 5 } : {};
-    const [answer] = await get("nodes", past);
+    const ages = asked === 0 ? { node_stats_age: 600, node_stats_incr: 5 } : {};
+    const [answer] = await get("nodes", ages);
     if (answer === undefined) return;
     if (asked === 0) {
       memory.restore("mem_used", answer.mem_used_details?.samples);
@@ -42,9 +43,19 @@ export function node() {
     const total = found.total.rss || 1;
     fill(kinds, h("table", { class: "facts" }, h("tbody", {}, Object.entries(MEMORY_KINDS).map(([key, name]) => h("tr", {}, h("th", { scope: "row" }, name),
       h("td", { class: "number" }, bytes(found[key])), h("td", {}, h("meter", { min: 0, max: total, value: found[key], "aria-label": name })))))));
+    fill(past, alarmTable(await get("alarms/history")));
     const logins = await get(`auth/attempts/${part(answer.name)}`);
     fill(attempts, h("table", { class: "facts" }, h("thead", {}, h("tr", {}, ["Protocol", "Succeeded", "Failed"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, logins.map((one) => h("tr", {}, h("th", { scope: "row" }, one.protocol), h("td", { class: "number" }, count(one.auth_attempts_succeeded)), h("td", { class: "number" }, count(one.auth_attempts_failed)))))));
   }
   return { element, refresh };
+}
+
+/** Alarms in effect and those that were, the newest first. */
+function alarmTable(entries) {
+  if (entries.length === 0) return h("p", { class: "empty" }, "None since the broker started.");
+  const time = (text) => new Date(text).toLocaleString("en-GB");
+  const row = ({ resource, raised_at, cleared_at }) => h("tr", {}, h("th", { scope: "row" }, resource === "memory" ? "Memory" : "Disk"), h("td", {}, time(raised_at)),
+    h("td", { class: cleared_at === null ? "state bad" : "state good" }, cleared_at === null ? "in effect" : `for ${duration(new Date(cleared_at) - new Date(raised_at))}`));
+  return h("table", { class: "facts" }, h("thead", {}, h("tr", {}, ["What is short", "Raised", "Lasted"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, entries.map(row)));
 }

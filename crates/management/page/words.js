@@ -66,6 +66,12 @@ export function connectionState(connection) {
     case "flow": return say("warn", "Held back: it publishes to a queue that is slower than its publishers.");
     default: break;
   }
+  const rdma = connection.harrier?.rdma;
+  if (rdma && (connection.send_pend ?? 0) > 0 && outgoing === 0) {
+    return say("warn", rdma.rendezvous_offered > 0
+      ? `It does not read: ${rdma.rendezvous_offered === 1 ? "a large body" : `${rdma.rendezvous_offered} large bodies`} in the broker's memory ${rdma.rendezvous_offered === 1 ? "waits" : "wait"} to be read by its card.`
+      : `It does not read: ${plural(rdma.credits_left, "credit")} of ${rdma.credits_granted} left, and bytes wait to be sent to it.`);
+  }
   if ((connection.send_pend ?? 0) > 0 && outgoing === 0) {
     return say("warn", "It does not read: bytes wait to be sent to it.");
   }
@@ -81,6 +87,14 @@ export function transportWords(transport) {
     unix: "A Unix socket of this machine.",
     rdma: "RDMA: the card moves messages past the kernel.",
   }[transport] ?? transport;
+}
+
+/** Of an RDMA connection: names with their values. */
+export function rdmaRows(rdma) {
+  const rendezvous = (number, size) => (number === 0 ? "none" : `${number}${size === undefined ? "" : `, of ${size.toLocaleString("en")} bytes`}`);
+  return [["Credits", `${rdma.credits_left} of ${rdma.credits_granted} left to send with, ${rdma.credits_owed} to be returned`], ["Unread messages", String(rdma.unread_messages)],
+    ["Offered to the client", rendezvous(rdma.rendezvous_offered, rdma.rendezvous_offered_bytes)], ["To be read from it", rendezvous(rdma.rendezvous_to_read)],
+    ["By rendezvous so far", `${rdma.rendezvous_sent_bytes_total.toLocaleString("en")} bytes to it, ${rdma.rendezvous_read_bytes_total.toLocaleString("en")} from it`]];
 }
 
 /** The alarms of a node. */

@@ -10,7 +10,7 @@ use crate::audit_log::AuditLog;
 use crate::definitions_file;
 use crate::found_route::found_route;
 use crate::json_object::JsonObject;
-use crate::limits::TARGET_BYTES_MAX;
+use crate::limits::{DIRECT_PAGE_ROWS_MAX, PAGE_ROWS_MAX, TARGET_BYTES_MAX};
 use crate::page_files;
 use crate::query::{Columns, Query};
 use crate::read_routes::Reader;
@@ -20,7 +20,7 @@ use crate::route::{Handler, HttpMethod, RequiredTag};
 use crate::route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 use crate::site;
 use crate::source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
-use crate::statistics_history::StatisticsHistory;
+use crate::statistics_history::SharedHistory;
 use crate::viewer::Viewer;
 use catalog::{Password, UserId};
 use std::cell::RefCell;
@@ -56,9 +56,16 @@ pub struct RoutedRequest {
     pub query: Query,
     content_type: Option<String>,
     reason: Option<String>,
+    /// Of a page of a list.
+    page_rows_max: usize,
 }
 
 impl RoutedRequest {
+    /// One of the program itself, whose pages may be longer.
+    pub(crate) fn directly(self) -> Self {
+        Self { page_rows_max: DIRECT_PAGE_ROWS_MAX, ..self }
+    }
+
     /// Whether somebody must have logged in.
     pub fn needs_login(&self) -> bool {
         self.matched.route.tag != RequiredTag::Open
@@ -86,7 +93,7 @@ pub struct Api {
     /// Of the digests that stand for passwords.
     key: [u8; 32],
     audit: AuditLog,
-    history: RefCell<StatisticsHistory>,
+    history: SharedHistory,
     requests: SharedRequestCounts,
 }
 
@@ -95,7 +102,7 @@ impl Api {
     pub fn new(options: ApiOptions, source: &mut dyn Source) -> Self {
         let mut key = [0; 32];
         key.as_chunks_mut::<8>().0.iter_mut().for_each(|part| *part = source.random().to_le_bytes());
-        Self { options, key, audit: AuditLog::default(), history: RefCell::default(), requests: Rc::default() }
+        Self { options, key, audit: AuditLog::default(), history: Rc::default(), requests: Rc::default() }
     }
 
     pub fn path_prefix(&self) -> &str {
@@ -158,6 +165,7 @@ impl Api {
             query: Query::parse(query)?,
             content_type: head.content_type.clone(),
             reason: head.reason.clone(),
+            page_rows_max: PAGE_ROWS_MAX,
         })
     }
 
@@ -193,7 +201,7 @@ impl Api {
         viewer: Option<&Viewer>,
         body: &[u8],
     ) -> Result<ApiReply, ApiError> {
-        let RoutedRequest { matched, query, content_type, reason } = request;
+        let RoutedRequest { matched, query, content_type, reason, page_rows_max } = request;
         if request.needs_login() && viewer.is_none() {
             return Err(ApiError::login_failed());
         }
@@ -212,6 +220,7 @@ impl Api {
             key: &self.key,
             history: &self.history,
             requests: *self.requests.borrow(),
+            page_rows_max: *page_rows_max,
         };
         if let Some(answer) = reader.read() {
             return answer.map(ApiReply::Now);

@@ -49,9 +49,9 @@ impl Authenticator {
     /// The user of a request: of its cookie, and if that is none's, of its credentials.
     ///
     /// # Errors
-    /// It has neither, or a wrong password.
+    /// It has neither, or a wrong password; or it cannot be had in time who may log in.
     pub async fn identify(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<Identity, ApiError> {
-        if let Some(user) = self.user_of_session(peer, headers) {
+        if let Some(user) = self.user_of_session(peer, headers)? {
             return Ok(Identity { user, is_by_cookie: true });
         }
         let header = headers.get(header::AUTHORIZATION).ok_or_else(ApiError::login_failed)?;
@@ -60,19 +60,27 @@ impl Authenticator {
     }
 
     /// The user whose session a cookie of the request is.
-    pub fn user_of_session(&self, peer: SocketAddr, headers: &HeaderMap) -> Option<UserId> {
-        let source = self.source.borrow();
+    ///
+    /// # Errors
+    /// It cannot be had in time whether it still is the user's.
+    pub fn user_of_session(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<Option<UserId>, ApiError> {
         let mut sessions = self.sessions.borrow_mut();
         let tokens = session_cookie::tokens(headers);
-        let user = tokens.iter().find_map(|token| sessions.user(token, source.catalog(), (self.clock)()))?;
-        source.catalog().admit(Some(user), is_loopback(peer)).ok()
+        for owner in tokens.iter().filter_map(|token| sessions.owner(token)) {
+            let name = self.source.borrow().catalog().user_name(owner).to_owned();
+            self.source.borrow_mut().follow_user(name.as_bytes())?;
+        }
+        let source = self.source.borrow();
+        let user = tokens.iter().find_map(|token| sessions.user(token, source.catalog(), (self.clock)()));
+        Ok(user.and_then(|user| source.catalog().admit(Some(user), is_loopback(peer)).ok()))
     }
 
     /// The user of a name and a password.
     ///
     /// # Errors
-    /// It is not its password, or nobody's name.
+    /// It is not its password, or nobody's name; or it cannot be had in time what its password is.
     pub async fn prove(&self, peer: SocketAddr, credentials: &Credentials) -> Result<UserId, ApiError> {
+        self.source.borrow_mut().follow_user(&credentials.user)?;
         let claim = self.source.borrow().catalog().claim(&credentials.user, is_loopback(peer));
         let mark = claim.mark(&credentials.password, &self.key);
         let is_known = claim.user.is_some() && self.checks.borrow().is_verified(&mark);

@@ -1,6 +1,6 @@
 //! The broker and its node as clients read them.
 
-use crate::changes::names::cluster_name;
+use crate::changes::names::{cluster_name, cluster_tags};
 use crate::json_object::{JsonObject, empty, texts};
 use crate::live::{BrokerCounts, ListenerFacts};
 use crate::queue_view::{message_stats, waiting};
@@ -139,7 +139,7 @@ pub fn overview(source: &dyn Source, sees_others: bool) -> Json {
         .put("object_totals", objects.build())
         .int("statistics_db_event_queue", 0)
         .text("node", &facts.node)
-        .put("cluster_tags", empty())
+        .put("cluster_tags", cluster_tags(source))
         .put("node_tags", empty())
         .text("default_queue_type", "classic");
     let (listeners, contexts) = match sees_others {

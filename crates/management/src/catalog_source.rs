@@ -3,6 +3,7 @@
 //! Owns: the catalog, and whatever numbers and live objects were put into it. Definitions are taken in; what needs a broker is
 //!       refused.
 
+use crate::alarm_history::AlarmHistory;
 use crate::api_error::ApiError;
 use crate::changes::plan;
 use crate::live::{
@@ -12,11 +13,12 @@ use crate::live::{
 use crate::planned_change::PlannedChange;
 use crate::runtime_counts::RuntimeCounts;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
-use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, VhostId, default_definitions};
+use catalog::{
+    Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId, default_definitions,
+};
 use definitions::UnusedSections;
 use std::collections::HashMap;
 use std::sync::Arc;
-use wire::RawProperties;
 
 /// A catalog as a source.
 pub struct CatalogSource {
@@ -24,6 +26,7 @@ pub struct CatalogSource {
     pub kept: UnusedSections,
     pub facts: BrokerFacts,
     pub counts: BrokerCounts,
+    pub alarms: AlarmHistory,
     pub queue_counts: HashMap<QueueId, QueueCounts>,
     pub connections: Vec<LiveConnection>,
     pub channels: Vec<LiveChannel>,
@@ -31,6 +34,8 @@ pub struct CatalogSource {
     pub federation_links: Vec<LiveFederationLink>,
     pub runtime: RuntimeCounts,
     pub now_ms: u64,
+    /// Those of whom it cannot be had in time how they log in now.
+    pub unknown_users: Vec<String>,
     /// Of a sequence that everybody knows.
     random: u64,
 }
@@ -59,6 +64,7 @@ impl CatalogSource {
             kept: UnusedSections::default(),
             facts,
             counts: BrokerCounts::default(),
+            alarms: AlarmHistory::default(),
             queue_counts: HashMap::new(),
             connections: Vec::new(),
             channels: Vec::new(),
@@ -66,6 +72,7 @@ impl CatalogSource {
             federation_links: Vec::new(),
             runtime: RuntimeCounts::default(),
             now_ms: 0,
+            unknown_users: Vec::new(),
             random: 0,
         }
     }
@@ -122,7 +129,14 @@ impl CatalogSource {
 impl Source for CatalogSource {
     fn refresh(&mut self) {}
 
-    fn follow(&mut self, _: bool) {}
+    fn follow(&mut self) {}
+
+    fn follow_user(&mut self, name: &[u8]) -> Result<(), ApiError> {
+        match self.unknown_users.iter().any(|unknown| unknown.as_bytes() == name) {
+            true => Err(ApiError::unavailable("the broker takes too long to say who may log in")),
+            false => Ok(()),
+        }
+    }
 
     fn begin_request(&mut self) {}
 
@@ -140,6 +154,10 @@ impl Source for CatalogSource {
 
     fn counts(&self) -> BrokerCounts {
         self.counts.clone()
+    }
+
+    fn alarms(&self) -> &AlarmHistory {
+        &self.alarms
     }
 
     fn vhost_counts(&self, _: VhostId) -> VhostCounts {
@@ -174,14 +192,8 @@ impl Source for CatalogSource {
         &self.federation_links
     }
 
-    fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>> {
-        self.catalog.route_within(exchange, routing_key, properties, work_max).ok()
+    fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {
+        message.ask(&mut self.catalog)
     }
 
     fn counted_ms(&self) -> u64 {

@@ -8,6 +8,7 @@ use crate::limits::ROUTE_WORK_MAX;
 use crate::query::{Columns, Query};
 use crate::route_path::RouteMatch;
 use crate::source::Source;
+use catalog::RouteQuestion;
 use catalog::limits::NAME_BYTES_MAX;
 use definitions::Json;
 use wire::{Properties, RawProperties, Table};
@@ -27,7 +28,9 @@ pub fn found_route(source: &mut dyn Source, matched: &RouteMatch, query: &Query)
         return Err(ApiError::bad_request(format!("routing_key has {NAME_BYTES_MAX} bytes at most")));
     }
     let properties = Properties { headers: headers(query)?, ..Properties::default() }.to_bytes();
-    let route = source.find_route(exchange, key.as_bytes(), RawProperties::new(&properties), ROUTE_WORK_MAX);
+    let (routing_key, properties) = (key.as_bytes(), RawProperties::new(&properties));
+    let message = RouteQuestion { exchange, routing_key, properties, work_max: ROUTE_WORK_MAX };
+    let route = source.find_route(message);
     let route = route.ok_or_else(|| ApiError::bad_request("there are too many bindings to look through"))?;
     let catalog = source.catalog();
     let queues = route.queues.iter().filter_map(|queue| catalog.queue_definition(queue.id));

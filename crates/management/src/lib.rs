@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alarm_history;
 mod answer;
 mod answer_bytes;
 mod api;
@@ -75,6 +76,7 @@ mod time_counts;
 mod viewer;
 
 pub use access::{AccessDecision, AccessTags, decide};
+pub use alarm_history::{AlarmHistory, AlarmKind};
 pub use answer::{Answer, AnswerBody};
 pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 pub use api_error::ApiError;
@@ -104,7 +106,7 @@ pub use route::{Handler, HttpMethod, RequiredTag, Route, RouteScope};
 pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
 pub use routes::ROUTES;
 pub use row_list::RowList;
-pub use runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts};
+pub use runtime_counts::{NamedTotal, RdmaCounts, RuntimeCounts, ShardCounts};
 pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, TlsConfigSource, serve};
 pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
 pub use time_counts::TimeCounts;

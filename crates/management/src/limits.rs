@@ -56,6 +56,9 @@ pub const COLUMNS_MAX: usize = 128;
 /// Rows of one page of a list.
 pub const PAGE_ROWS_MAX: usize = 500;
 
+/// Rows of one page of a list for a request within the process: each sorts the whole list once, and its answer is one message.
+pub const DIRECT_PAGE_ROWS_MAX: usize = 20_000;
+
 /// Rows of a page if the client does not say.
 pub const PAGE_ROWS: usize = 100;
 
@@ -70,6 +73,9 @@ pub const SORTED_ROWS_MAX: usize = 100_000;
 
 /// Rows of a list that are rendered at a time; between two such pieces other requests have their turn.
 pub const ROWS_A_PIECE: usize = 128;
+
+/// Bytes after which no more rows are rendered at a time.
+pub const ROWS_PIECE_BYTES: usize = 256 << 10;
 
 /// Answers of at least this many bytes are compressed for clients that ask for it.
 pub const COMPRESSED_BYTES_MIN: usize = 1 << 10;
@@ -135,11 +141,20 @@ pub const AUDIT_EVENTS_MAX: usize = 1000;
 /// Bytes of each text of such a change.
 pub const AUDIT_TEXT_BYTES_MAX: usize = 512;
 
+/// Alarms that are kept for those who look at what happened lately.
+pub const ALARMS_KEPT_MAX: usize = 256;
+
 /// What finding out where a message would go may cost, in units of the catalog's work: some ten milliseconds.
 pub const ROUTE_WORK_MAX: u64 = 1 << 18;
 
 /// Samples of one number in an answer.
 pub const SAMPLES_MAX: usize = 1_000;
+
+/// Samples in a list: its rows, each with so many samples of a number of each kind that is asked for.
+pub const LIST_SAMPLES_MAX: u64 = 50_000;
+
+/// Rows of a list with samples, each of which has a history from then on.
+pub const SAMPLED_ROWS_MAX: usize = PAGE_ROWS_MAX;
 
 /// The rings of the past of the broker, the node and virtual hosts: seconds of a step, and steps.
 pub const HISTORY_RINGS: [(u64, usize); 4] = [(5, 120), (60, 60), (600, 48), (1_800, 48)];
@@ -162,7 +177,9 @@ pub const METRICS_PIECE_BYTES: usize = 64 << 10;
 const _: () = assert!(TARGET_BYTES_MAX < HEAD_BYTES_MAX && PATTERN_BYTES_MAX < TARGET_BYTES_MAX);
 const _: () = assert!(SUSPECT_CONNECTIONS_MAX < CONNECTIONS_MAX && LONG_ANSWERS_MAX < CONNECTIONS_MAX);
 const _: () = assert!(OBJECT_HISTORY_RINGS <= HISTORY_RINGS.len() && HISTORY_RINGS[0].1 < SAMPLES_MAX);
-const _: () = assert!(PAGE_ROWS <= PAGE_ROWS_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
+const _: () = assert!(SAMPLED_ROWS_MAX <= HISTORIES_MAX && LIST_SAMPLES_MAX >= SAMPLED_ROWS_MAX as u64);
+const _: () = assert!(PAGE_ROWS <= PAGE_ROWS_MAX && PAGE_ROWS_MAX < DIRECT_PAGE_ROWS_MAX);
+const _: () = assert!(LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
 const _: () =
     assert!(LOGIN_SESSIONS_OF_USER_MAX < LOGIN_SESSIONS_MAX && LOGIN_BODY_BYTES_MAX > CREDENTIALS_BYTES_MAX * 3);
 const _: () = assert!(CREDENTIALS_BYTES_MAX * 3 / 4 >= catalog::limits::PASSWORD_BYTES_MAX);

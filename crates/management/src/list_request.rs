@@ -4,7 +4,7 @@
 //! Owns:   the bounds of each: what a filter costs is linear in the name, and a page has so many rows at most.
 
 use crate::api_error::ApiError;
-use crate::limits::{PAGE_ROWS, PAGE_ROWS_MAX, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX};
+use crate::limits::{PAGE_ROWS, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX};
 use crate::query::{Columns, Query, dotted};
 use definitions::Json;
 use regex::{Regex, RegexBuilder};
@@ -50,19 +50,19 @@ pub struct ListRequest {
 }
 
 impl ListRequest {
-    /// Reads the parameters of any list.
+    /// Reads the parameters of any list, whose pages have so many rows at most.
     ///
     /// # Errors
     /// One of them is malformed, or too large.
-    pub fn of(query: &Query) -> Result<Self, ApiError> {
+    pub fn of(query: &Query, page_rows_max: usize) -> Result<Self, ApiError> {
         let rows = query.count("page_size")?;
         let page = match query.count("page")? {
             // As in RabbitMQ 3.10, a size alone is a page, too.
             None if rows.is_none() => None,
             number => {
                 let rows = rows.unwrap_or(PAGE_ROWS);
-                if rows > PAGE_ROWS_MAX {
-                    let reason = format!("page_size is {PAGE_ROWS_MAX} at most");
+                if rows > page_rows_max {
+                    let reason = format!("page_size is {page_rows_max} at most");
                     return Err(ApiError::bad_request(reason));
                 }
                 Some(PageRequest { number: number.unwrap_or(1), rows })
@@ -178,11 +178,12 @@ fn compare(one: &Json, other: &Json) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::{ListRequest, PageRequest};
+    use crate::limits::PAGE_ROWS_MAX;
     use crate::query::Query;
     use definitions::Json;
 
     fn request(query: &str) -> Result<ListRequest, String> {
-        ListRequest::of(&Query::parse(query).expect(query)).map_err(|error| error.reason)
+        ListRequest::of(&Query::parse(query).expect(query), PAGE_ROWS_MAX).map_err(|error| error.reason)
     }
 
     #[test]

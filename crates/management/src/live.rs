@@ -295,6 +295,8 @@ pub struct LiveConnection {
     pub pending_bytes: u64,
     pub shard: u32,
     pub cpu_us: u64,
+    /// Credits and rendezvous by their names, as of when it was last told; none if it is not over RDMA.
+    pub rdma: Vec<(&'static str, u64)>,
     /// An object.
     pub client_properties: Option<Json>,
 }

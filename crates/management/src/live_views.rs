@@ -49,7 +49,17 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .text("transport", of.transport)
         .int("shard", of.shard)
         .int("cpu_us", of.cpu_us)
+        .with(own(of))
         .build()
+}
+
+/// What no RabbitMQ tells of a connection: over RDMA, its credits and rendezvous.
+fn own(of: &LiveConnection) -> JsonObject {
+    if of.rdma.is_empty() {
+        return JsonObject::new();
+    }
+    let rdma = of.rdma.iter().fold(JsonObject::new(), |object, (name, value)| object.int(name, *value));
+    JsonObject::new().put("harrier", JsonObject::new().put("rdma", rdma.build()).build())
 }
 
 fn provided_name(of: &LiveConnection) -> Option<&str> {

@@ -87,6 +87,11 @@ impl LoginSessions {
         }
     }
 
+    /// Whose session it is, or was: it may have ended since.
+    pub fn owner(&self, token: &SessionToken) -> Option<UserId> {
+        self.0.get(&token.digest()).map(|session| session.user)
+    }
+
     /// The user whose session it is, which is used now.
     pub fn user(&mut self, token: &SessionToken, catalog: &Catalog, now: Instant) -> Option<UserId> {
         let digest = token.digest();

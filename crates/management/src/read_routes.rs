@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::api_error::ApiError;
 use crate::broker_views;
-use crate::changes::names::{CLUSTER_NAME, cluster_name};
+use crate::changes::names::{CLUSTER_NAME, CLUSTER_TAGS, cluster_name, cluster_tags};
 use crate::definition_views::{self, DEFAULT_EXCHANGE};
 use crate::definitions_file;
 use crate::health;
@@ -22,11 +22,10 @@ use crate::row_list::{Row, RowList};
 use crate::sample_range::SampleRanges;
 use crate::sampled_object::SampledObject;
 use crate::source::Source;
-use crate::statistics_history::StatisticsHistory;
+use crate::statistics_history::SharedHistory;
 use crate::viewer::Viewer;
 use catalog::{BindingDestination, BindingView, ExchangeId, Name, QueueId, User, VhostId};
 use definitions::Json;
-use std::cell::RefCell;
 
 /// What answers a GET: the source, the request, and who asks.
 pub struct Reader<'a> {
@@ -37,8 +36,10 @@ pub struct Reader<'a> {
     pub viewer: Option<&'a Viewer>,
     /// Of the digests that stand for passwords.
     pub key: &'a [u8; 32],
-    pub history: &'a RefCell<StatisticsHistory>,
+    pub history: &'a SharedHistory,
     pub requests: RequestCounts,
+    /// Of a page of a list.
+    pub page_rows_max: usize,
 }
 
 type Read = Result<Answer, ApiError>;
@@ -104,7 +105,7 @@ impl Reader<'_> {
             H::BindingsOfQueue => self.queue_id().and_then(|id| self.list(self.bindings_of_queue(id))),
             H::BindingsBetween => self.bindings_between().and_then(|rows| self.list(rows)),
             H::Binding => self.bindings_between().and_then(|rows| self.binding(rows)),
-            H::Vhosts => self.vhosts(&ranges),
+            H::Vhosts => self.vhosts(),
             H::Vhost => self
                 .vhost_id()
                 .and_then(|id| sampled(definition_views::vhost(self.source, id), SampledObject::Vhost(id))),
@@ -124,6 +125,10 @@ impl Reader<'_> {
             H::Users => self.list(self.users(|_| true)),
             H::UsersWithoutPermissions => self.list(self.users(|user| user.permissions().next().is_none())),
             H::User => self.user().and_then(|user| self.object(definition_views::user(user, self.key))),
+            H::Alarms => {
+                let alarms = self.source.alarms().entries(&self.source.facts().node);
+                self.list(alarms.map(Row::Ready).collect())
+            }
             H::CheckAlarms => Ok(health::alarms(self.source)),
             H::CheckSingleNode => Ok(health::single_node()),
             H::CheckVhosts => Ok(health::vhosts()),
@@ -152,12 +157,13 @@ impl Reader<'_> {
             return value;
         }
         let mut history = self.history.borrow_mut();
-        history.look(self.source, object);
+        history.look(self.source, std::slice::from_ref(object));
         history.add_samples(value, object, ranges)
     }
 
     fn list(&self, rows: Vec<Row>) -> Read {
-        Ok(Answer::rows(RowList::new(self.source, rows, &ListRequest::of(self.query)?)?))
+        let (request, ranges) = (ListRequest::of(self.query, self.page_rows_max)?, SampleRanges::of(self.query)?);
+        Ok(Answer::rows(RowList::new(self.source, rows, &request, self.history, ranges)?))
     }
 
     /// The first of some rows; 404 if there is none.
@@ -349,12 +355,11 @@ impl Reader<'_> {
         found.map_or_else(missing, |binding| self.object(binding))
     }
 
-    fn vhosts(&self, ranges: &SampleRanges) -> Read {
+    fn vhosts(&self) -> Read {
         let Some(viewer) = self.viewer else { return Err(ApiError::login_failed()) };
         let vhosts = self.source.catalog().vhosts().filter(|(id, _)| viewer.sees_vhost(self.source, *id));
         let ids = self.in_order(vhosts.map(|(id, name)| (id, id, name.clone())));
-        let vhost = |id| self.with_samples(definition_views::vhost(self.source, id), &SampledObject::Vhost(id), ranges);
-        self.list(ids.into_iter().map(|id| Row::Ready(vhost(id))).collect())
+        self.list(ids.into_iter().map(Row::Vhost).collect())
     }
 
     fn users(&self, is_wanted: impl Fn(&User) -> bool) -> Vec<Row> {
@@ -446,9 +451,10 @@ impl Reader<'_> {
     fn global_parameters(&self) -> Vec<Row> {
         let kept = self.source.kept().section("global_parameters");
         let named = |name: &str| kept.iter().any(|entry| entry.get("name") == Some(&Json::text(name)));
-        let cluster = [(CLUSTER_NAME, cluster_name(self.source))];
+        let name = Json::text(cluster_name(self.source));
+        let cluster = [(CLUSTER_NAME, name), (CLUSTER_TAGS, cluster_tags(self.source))];
         let cluster = cluster.into_iter().filter(|(name, _)| !named(name));
-        let cluster = cluster.map(|(name, value)| JsonObject::new().text("name", name).text("value", value).build());
+        let cluster = cluster.map(|(name, value)| JsonObject::new().text("name", name).put("value", value).build());
         let wanted = self.matched.get("name").map(Json::text);
         let all = cluster.chain(kept.iter().cloned());
         all.filter(|entry| wanted.is_none() || entry.get("name") == wanted.as_ref()).map(Row::Ready).collect()

@@ -113,6 +113,7 @@ pub enum Handler {
     Channel,
     Channels,
     ChannelsOfConnection,
+    Alarms,
     CheckAlarms,
     CheckCertificate,
     CheckInService,

@@ -210,6 +210,8 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
     "Health" {
         Get "/api/aliveness-test/{vhost}" Any Vhost Aliveness: "Publishes a message and gets it back.";
         Get "/api/health/checks/alarms" Any Anywhere CheckAlarms: "Whether no alarm is in effect.";
+        Get "/api/alarms/history" Monitoring Anywhere Alarms:
+            "Harrier's own list of alarms of memory and disk space: those in effect and the last ones that were, the newest first.";
         Get "/api/health/checks/local-alarms" Any Anywhere CheckAlarms: "Whether no alarm is in effect on this node.";
         Get "/api/health/checks/virtual-hosts" Any Anywhere CheckVhosts: "Whether all virtual hosts run.";
         Get "/api/health/checks/port-listener/{port}" Any Anywhere CheckPortListener:

@@ -25,26 +25,21 @@ pub struct ShardCounts {
     pub connections: u64,
 }
 
-/// RDMA ports of all shards.
+/// A count since the start that whoever counts has named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NamedTotal {
+    /// A word of metrics.
+    pub name: &'static str,
+    pub counts: &'static str,
+    pub value: u64,
+}
+
+/// RDMA ports of all shards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RdmaCounts {
     /// Queue pairs, one a connection, as of now.
     pub queue_pairs: u64,
-    pub doorbells: u64,
-    pub receive_doorbells: u64,
-    pub messages_sent: u64,
-    pub messages_received: u64,
-    pub reads: u64,
-    pub completions: u64,
-    pub copied_bytes: u64,
-    pub placed_bytes: u64,
-    pub landed_bytes: u64,
-    /// Rendezvous.
-    pub offers: u64,
-    pub offered_bytes: u64,
-    pub large_sent_bytes: u64,
-    pub faults: u64,
-    pub refusals: u64,
+    pub totals: Vec<NamedTotal>,
 }
 
 /// All of it.

@@ -7,7 +7,7 @@ use crate::log_metrics::write_log_metrics;
 use crate::metric_writer::MetricKind::{self, Counter, Gauge, Histogram};
 use crate::metric_writer::{write_head, write_sample, write_times};
 use crate::request_counts::RequestCounts;
-use crate::runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts};
+use crate::runtime_counts::{NamedTotal, RdmaCounts, RuntimeCounts, ShardCounts};
 use crate::source::Source;
 
 /// The `family` of `/metrics/detailed` that they belong to.
@@ -15,7 +15,6 @@ pub const GROUP: &str = "harrier_metrics";
 
 type ShardValue = fn(&ShardCounts) -> f64;
 type LinkValue = fn(&LiveFederationLink) -> f64;
-type RdmaValue = fn(&RdmaCounts) -> u64;
 
 const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 10] = [
     ("harrier_shard_busy_seconds_total", Counter, "Time in which the thread of a shard worked", |of| {
@@ -68,35 +67,6 @@ const LINK_FAMILIES: [(&str, MetricKind, &str, LinkValue); 6] = [
     ),
 ];
 
-const RDMA_FAMILIES: [(&str, MetricKind, &str, RdmaValue); 15] = [
-    ("harrier_rdma_queue_pairs", Gauge, "Queue pairs of RDMA connections", |of| of.queue_pairs),
-    ("harrier_rdma_doorbells_total", Counter, "Lists of work requests posted to send queues", |of| of.doorbells),
-    ("harrier_rdma_receive_doorbells_total", Counter, "Lists of buffers posted to receive queues", |of| {
-        of.receive_doorbells
-    }),
-    ("harrier_rdma_messages_sent_total", Counter, "Messages sent over RDMA", |of| of.messages_sent),
-    ("harrier_rdma_messages_received_total", Counter, "Messages received over RDMA", |of| of.messages_received),
-    ("harrier_rdma_reads_total", Counter, "RDMA READs issued", |of| of.reads),
-    ("harrier_rdma_completions_total", Counter, "Completions of signalled sends and of READs", |of| of.completions),
-    ("harrier_rdma_copied_bytes_total", Counter, "Bytes copied out of receive buffers", |of| of.copied_bytes),
-    ("harrier_rdma_placed_bytes_total", Counter, "Bytes read from peers straight into message memory", |of| {
-        of.placed_bytes
-    }),
-    ("harrier_rdma_landed_bytes_total", Counter, "Bytes read from peers into other memory first", |of| of.landed_bytes),
-    ("harrier_rdma_rendezvous_offers_total", Counter, "Rendezvous offered to peers", |of| of.offers),
-    ("harrier_rdma_rendezvous_offered_bytes_total", Counter, "Bytes offered to peers by rendezvous", |of| {
-        of.offered_bytes
-    }),
-    (
-        "harrier_rdma_large_sent_bytes_total",
-        Counter,
-        "Bytes of large bodies that were sent without a rendezvous",
-        |of| of.large_sent_bytes,
-    ),
-    ("harrier_rdma_faults_total", Counter, "RDMA connections that failed", |of| of.faults),
-    ("harrier_rdma_refusals_total", Counter, "RDMA connections that were refused", |of| of.refusals),
-];
-
 /// Writes all of them.
 pub fn write_runtime_metrics(out: &mut Vec<u8>, source: &dyn Source, requests: &RequestCounts) {
     let RuntimeCounts { shards, delivery_latency, rdma, memory, logs } = source.runtime();
@@ -122,11 +92,21 @@ pub fn write_runtime_metrics(out: &mut Vec<u8>, source: &dyn Source, requests: &
             write_sample(out, name, &labels, value(of));
         }
     }
-    for (name, kind, help, value) in rdma.iter().flat_map(|_| RDMA_FAMILIES) {
-        write_head(out, name, kind, help);
-        rdma.iter().for_each(|of| write_sample(out, name, &[], value(of) as f64));
+    if let Some(of) = &rdma {
+        write_rdma(out, of);
     }
     write_requests(out, requests);
+}
+
+fn write_rdma(out: &mut Vec<u8>, of: &RdmaCounts) {
+    let name = "harrier_rdma_queue_pairs";
+    write_head(out, name, Gauge, "Queue pairs of RDMA connections");
+    write_sample(out, name, &[], of.queue_pairs as f64);
+    for NamedTotal { name, counts, value } in &of.totals {
+        let name = format!("harrier_rdma_{name}_total");
+        write_head(out, &name, Counter, counts);
+        write_sample(out, &name, &[], *value as f64);
+    }
 }
 
 fn write_requests(out: &mut Vec<u8>, requests: &RequestCounts) {

@@ -69,6 +69,11 @@ impl SampleRanges {
         self.0.iter().all(Option::is_none)
     }
 
+    /// Samples of a number of each kind for which there is a range, added up.
+    pub fn samples(&self) -> u64 {
+        self.0.iter().flatten().map(|range| range.age_ms / range.step_ms + 1).sum()
+    }
+
     /// The range of a kind of numbers.
     pub fn get(&self, kind: SampleKind) -> Option<SampleRange> {
         let at = SampleKind::ALL.iter().position(|known| *known == kind)?;
@@ -87,6 +92,7 @@ mod tests {
         let range = |age_s: u64, step_s: u64| Some(SampleRange { age_ms: age_s * 1_000, step_ms: step_s * 1_000 });
         let found =
             read("lengths_age=60&lengths_incr=5&data_rates_age=86400&data_rates_incr=1800").expect("two ranges");
+        assert_eq!((found.samples(), SampleRanges::default().samples()), (13 + 49, 0));
         let kinds = SampleKind::ALL.map(|kind| found.get(kind));
         assert_eq!(kinds, [range(60, 5), None, range(86_400, 1_800), None]);
         for text in ["", "lengths_age=60", "node_stats_incr=5", "msg_rates_age=&msg_rates_incr=", "other_age=x"] {

@@ -359,10 +359,7 @@ async fn serve_routed(
         return serve_login(open, peer, headers, request, body).await;
     }
     let identity = match request.needs_login() {
-        true => {
-            shared.source.borrow_mut().follow(false);
-            Some(shared.logins.identify(peer, headers).await?)
-        }
+        true => Some(shared.logins.identify(peer, headers).await?),
         false => None,
     };
     if identity.is_some_and(|identity| identity.is_by_cookie) && request.is_change() {
@@ -437,11 +434,11 @@ async fn answer_directly(shared: &Shared, request: DirectRequest) -> Result<Answ
         return Err(ApiError::new(413, "payload_too_large", reason));
     }
     let routed = match shared.api.route(&RequestHead { method, target, reason, ..RequestHead::default() }) {
-        Ok(routed) => routed,
+        Ok(routed) => routed.directly(),
         Err(answer) => return Ok(answer),
     };
     // The replica may not yet have the user, who has just been made.
-    shared.source.borrow_mut().follow(true);
+    shared.source.borrow_mut().follow();
     let user = shared.source.borrow().catalog().user_by_name(&user).map(|(id, _)| id);
     let user = user.ok_or_else(ApiError::login_failed)?;
     answer_request(shared, &routed, Some(user), DIRECT_PEER, &body).await
@@ -463,7 +460,7 @@ async fn serve_login(
     let cookie = |token| session_cookie::set_cookie(token, shared.api.path_prefix(), open.is_secure);
     let audit = |viewer: &Viewer, status| audit_line(shared, viewer, &peer.to_string(), request).set_status(status);
     if request.matched.route.handler == Handler::Logout {
-        if let Some(user) = logins.user_of_session(peer, headers) {
+        if let Some(user) = logins.user_of_session(peer, headers)? {
             session_cookie::check_own_site(headers)?;
             let viewer = Viewer::of(&**shared.source.borrow(), user);
             viewer.iter().for_each(|viewer| audit(viewer, 204));
@@ -472,7 +469,6 @@ async fn serve_login(
         return Ok(Answer::empty(204).with_header("set-cookie", cookie(None)));
     }
     let body = read_body(body, shared.limits.body_bytes_max.min(LOGIN_BODY_BYTES_MAX), &shared.limits).await?;
-    shared.source.borrow_mut().follow(false);
     let user = logins.prove(peer, &authenticator::credentials_of_body(&body)?).await?;
     let viewer = Viewer::of(&**shared.source.borrow(), user).ok_or_else(ApiError::login_failed)?;
     if !viewer.tags.is_any() {

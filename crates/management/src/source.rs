@@ -2,6 +2,7 @@
 //!
 //! Enters: definitions, counts, live objects.  Leaves: actions, each with a reply that is awaited.
 
+use crate::alarm_history::AlarmHistory;
 use crate::api_error::ApiError;
 use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
@@ -11,18 +12,22 @@ use crate::query::Query;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
 use crate::runtime_counts::RuntimeCounts;
-use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, UserId, VhostId};
+use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, RouteQuestion, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, UnusedSections};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use wire::RawProperties;
 
 /// What the API shows and does. Reading takes no time and waits for nobody; an action may.
 pub trait Source {
     /// Takes in what has come since; called every second.
     fn refresh(&mut self);
-    /// Takes in definitions that have come, in front of a login; `is_urgent`: also where that costs the broker something.
-    fn follow(&mut self, is_urgent: bool);
+    /// Takes in all definitions that have come, also where that costs the broker something.
+    fn follow(&mut self);
+    /// Takes in definitions that have come, in front of a login: this user is then known as the broker has it.
+    ///
+    /// # Errors
+    /// That cannot be had in time.
+    fn follow_user(&mut self, name: &[u8]) -> Result<(), ApiError>;
     /// Takes in what has come since, in front of a request: somebody looks at the numbers.
     fn begin_request(&mut self);
     /// A replica: it has what was changed by an action when the action is answered.
@@ -31,6 +36,8 @@ pub trait Source {
     fn kept(&self) -> &UnusedSections;
     fn facts(&self) -> &BrokerFacts;
     fn counts(&self) -> BrokerCounts;
+    /// Those that are in effect, and the last ones that were.
+    fn alarms(&self) -> &AlarmHistory;
     fn vhost_counts(&self, vhost: VhostId) -> VhostCounts;
     fn exchange_counts(&self, exchange: ExchangeId) -> ExchangeCounts;
     fn queue_counts(&self, queue: QueueId) -> QueueCounts;
@@ -40,13 +47,7 @@ pub trait Source {
     fn runtime(&self) -> RuntimeCounts;
     fn federation_links(&self) -> &[LiveFederationLink];
     /// Where a message would go; `None` if finding out takes more work than that.
-    fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>>;
+    fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>>;
     /// When the numbers were counted, in milliseconds since the epoch; later than before if they are others.
     fn counted_ms(&self) -> u64;
     /// Milliseconds since the epoch.

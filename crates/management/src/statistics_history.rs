@@ -9,16 +9,22 @@ use crate::sample_range::SampleRanges;
 use crate::sampled_object::{LiveObjects, SampledObject, readings};
 use crate::source::Source;
 use definitions::Json;
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
+#[derive(Debug)]
 struct KnownHistory {
     history: ObjectHistory,
     /// When somebody last looked; nobody has to for what is always kept.
     looked_at_ms: Option<u64>,
 }
 
+/// The histories of all answers that are being written.
+pub type SharedHistory = Rc<RefCell<StatisticsHistory>>;
+
 /// All histories.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct StatisticsHistory {
     known: HashMap<SampledObject, KnownHistory>,
     /// The time of the numbers that were taken last.
@@ -49,15 +55,24 @@ impl StatisticsHistory {
         });
     }
 
-    /// Somebody looks at an object, whose history begins if it has none.
-    pub fn look(&mut self, source: &dyn Source, object: &SampledObject) {
+    /// Somebody looks at objects, whose histories begin if they have none.
+    pub fn look(&mut self, source: &dyn Source, objects: &[SampledObject]) {
         let now_ms = source.now_ms();
-        if let Some(known) = self.known.get_mut(object) {
-            known.looked_at_ms = known.looked_at_ms.map(|_| now_ms);
-            return;
+        for object in objects {
+            if let Some(known) = self.known.get_mut(object) {
+                known.looked_at_ms = known.looked_at_ms.map(|_| now_ms);
+            }
         }
-        let live = LiveObjects::of(source, std::iter::once(object));
-        let Some(found) = readings(source, &live, object) else { return };
+        let new: Vec<_> = objects.iter().filter(|object| !self.known.contains_key(*object)).collect();
+        if !new.is_empty() {
+            let live = LiveObjects::of(source, new.iter().copied());
+            new.into_iter().for_each(|object| self.begin(source, &live, object));
+        }
+    }
+
+    fn begin(&mut self, source: &dyn Source, live: &LiveObjects<'_>, object: &SampledObject) {
+        let now_ms = source.now_ms();
+        let Some(found) = readings(source, live, object) else { return };
         if self.known.values().filter(|known| known.looked_at_ms.is_some()).count() >= HISTORIES_MAX {
             let looked_at = self.known.iter().filter_map(|(object, known)| Some((known.looked_at_ms?, object)));
             let oldest = looked_at.min_by_key(|(at_ms, _)| *at_ms).map(|(_, object)| object.clone());
@@ -146,12 +161,12 @@ mod tests {
         assert_eq!(kept, 3, "the broker, the node, a virtual host");
         for number in 0..=HISTORIES_MAX {
             source.now_ms += 1;
-            history.look(&source, &connection(number));
+            history.look(&source, &[connection(number)]);
         }
         assert_eq!(history.known.len(), kept + HISTORIES_MAX);
         assert!(!history.known.contains_key(&connection(0)) && history.known.contains_key(&connection(1)));
         source.now_ms += HISTORY_IDLE_MS - 10;
-        history.look(&source, &connection(7));
+        history.look(&source, &[connection(7), connection(HISTORIES_MAX + 5)]);
         source.now_ms += 10;
         source.connections.retain(|of| of.name != "c9");
         history.update(&source);
@@ -160,7 +175,7 @@ mod tests {
         source.now_ms += HISTORY_IDLE_MS;
         history.update(&source);
         assert_eq!(history.known.len(), kept);
-        history.look(&source, &SampledObject::Connection("nobody".to_owned()));
+        history.look(&source, &[SampledObject::Connection("nobody".to_owned())]);
         assert_eq!(history.known.len(), kept);
         history.clear();
         assert!(history.known.is_empty());

@@ -49,6 +49,21 @@ fn a_cookie_stands_for_the_user_until_it_logs_out() {
 }
 
 #[test]
+fn nobody_is_let_in_while_it_is_not_known_how_the_user_logs_in_now() {
+    let server = TestServer::start(ApiOptions::default(), ServerLimits::default(), || {
+        let mut source = source();
+        source.unknown_users.push("monitor".to_owned());
+        source
+    });
+    let answers = [server.get("monitor", "/api/whoami"), log_in(&server, "monitor", "monitor")];
+    for answer in answers {
+        let reason = answer.json().get("reason").map(Json::line).unwrap_or_default();
+        assert!(answer.status == 503 && reason.contains("takes too long"), "{} {reason}", answer.status);
+    }
+    assert_eq!(server.get("manager", "/api/whoami").status, 200);
+}
+
+#[test]
 fn who_is_refused_by_password_gets_no_session_and_no_question_of_the_browser() {
     let server = TestServer::usual();
     for (user, password, status, reason) in [

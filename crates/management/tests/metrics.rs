@@ -5,8 +5,8 @@ mod support;
 use catalog::{Definition, Name, ShardId};
 use management::limits::ServerLimits;
 use management::{
-    ApiOptions, CatalogSource, IoCounts, IoOperation, LiveChannel, LiveFederationLink, LogCounts, RatedCount,
-    RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts,
+    ApiOptions, CatalogSource, IoCounts, IoOperation, LiveChannel, LiveFederationLink, LogCounts, NamedTotal,
+    RatedCount, RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -181,6 +181,7 @@ fn each_object_has_its_samples_in_pieces_that_fit_together() {
 fn with_runtime() -> CatalogSource {
     let mut source = source();
     let times = || TimeCounts { bounds_us: &[4, 16], classes: vec![1, 2, 3], sum_us: 1_500_000 };
+    let offers = NamedTotal { name: "rendezvous_offers", counts: "Rendezvous offered to peers", value: 5 };
     let shard = |busy_ns| ShardCounts { busy_ns, rounds: times(), mail_messages: 7, ..ShardCounts::default() };
     let log = |shard, log| LogCounts {
         shard,
@@ -194,7 +195,7 @@ fn with_runtime() -> CatalogSource {
     source.runtime = RuntimeCounts {
         shards: vec![shard(250_000_000), shard(0)],
         delivery_latency: times(),
-        rdma: Some(RdmaCounts { queue_pairs: 2, offers: 5, ..RdmaCounts::default() }),
+        rdma: Some(RdmaCounts { queue_pairs: 2, totals: vec![offers] }),
         memory: vec![("resident", 1 << 20), ("messages", 5)],
         logs: vec![log(0, "messages"), log(1, "messages"), log(1, "spill")],
     };

@@ -3,6 +3,7 @@
 mod support;
 
 use definitions::Json;
+use management::AlarmKind;
 use support::{TestServer, basic};
 
 /// The values of one field of all rows, or of the page's.
@@ -69,7 +70,7 @@ fn a_list_has_what_the_user_may_see_in_order() {
         ("guest", "/api/parameters", "name", "up, up, op, limits"),
         ("maker", "/api/parameters/federation-upstream", "value", "{\"uri\":\"amqp://u:***@h\"}"),
         ("guest", "/api/parameters/federation-upstream/v%201", "value", "{\"uri\":\"amqp://u:s3cret@h\"}"),
-        ("guest", "/api/global-parameters", "name", "cluster_name, g"),
+        ("guest", "/api/global-parameters", "name", "cluster_name, cluster_tags, g"),
         ("guest", "/api/global-parameters/g", "value", "{\"a\":1}"),
         ("guest", "/api/vhost-limits/v%201", "value", "{\"max-queues\":7}"),
         ("guest", "/api/vhost-limits/other", "value", ""),
@@ -183,6 +184,43 @@ fn columns_leave_fields_out_of_any_answer() {
     ] {
         assert_eq!(server.get("guest", path).text(), expected, "{path}");
     }
+}
+
+#[test]
+fn a_connection_over_rdma_tells_its_credits_and_rendezvous() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        source.connections[1].rdma = vec![("credits_left", 3), ("rendezvous_offered", 2)];
+        source
+    });
+    let rdma = r#"{"harrier":{"rdma":{"credits_left":3,"rendezvous_offered":2}}}"#;
+    let one = server.get("guest", "/api/connections/127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672?columns=harrier");
+    assert_eq!((one.status, one.text()), (200, rdma.to_owned()));
+    // Others have no such object.
+    let all = server.get("guest", "/api/connections?columns=harrier&sort=name").text();
+    assert_eq!(all, format!("[{{}},{rdma}]"));
+}
+
+#[test]
+fn alarms_of_the_past_are_listed_for_who_may_see_the_node() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        source.alarms.note(AlarmKind::Memory, true, false, 1_000);
+        source.alarms.note(AlarmKind::Disk, false, true, 2_000);
+        source
+    });
+    let of = |text: &str| format!(r#"{{"resource":{text}}}"#);
+    let time = |second| format!("1970-01-01T00:00:0{second}.000+00:00");
+    let [disk, memory] = [
+        of(&format!(r#""disk","raised_at":"{}","cleared_at":null"#, time(2))),
+        of(&format!(r#""memory","raised_at":"{0}","cleared_at":"{0}""#, time(1))),
+    ];
+    let answer = server.get("monitor", "/api/alarms/history?columns=resource,raised_at,cleared_at");
+    assert_eq!((answer.status, answer.text()), (200, format!("[{disk},{memory}]")));
+    let page = server.get("guest", "/api/alarms/history?page=2&page_size=1&columns=resource,raised_at,cleared_at");
+    assert!(page.text().ends_with(&format!("\"items\":[{memory}]}}")), "{}", page.text());
+    assert_eq!(server.get("manager", "/api/alarms/history").status, 401);
+    assert_eq!(TestServer::usual().get("monitor", "/api/alarms/history").text(), "[]");
 }
 
 #[test]

@@ -1,9 +1,12 @@
-//! Samples of the past beside the rates, in the answers of one object.
+//! Samples of the past beside the rates, in the answers of one object and of lists.
 
 mod support;
 
 use definitions::Json;
-use management::{AnswerBody, Api, ApiOptions, ApiReply, CatalogSource, RatedCount, RequestHead, Viewer};
+use management::limits::SAMPLED_ROWS_MAX;
+use management::{
+    AnswerBody, Api, ApiOptions, ApiReply, CatalogSource, LiveConnection, RatedCount, RequestHead, Viewer,
+};
 use support::source;
 
 struct Asked {
@@ -119,6 +122,74 @@ fn each_kind_of_number_has_samples_in_its_range() {
     assert!(
         matches!(dotted(&exchange, "message_stats.publish_in_details.samples"), Json::List(samples) if samples.len() == 1)
     );
+}
+
+/// Lists, the row that is looked at, and one of its numbers with its samples after twelve seconds.
+const LISTS: [(&str, usize, &str, &str, [i64; 3]); 8] = [
+    ("queues", 2, "lengths", "messages_details", [25, 20, 15]),
+    ("queues/%2F", 2, "msg_rates", "message_stats.ack_details", [10, 5, 0]),
+    ("queues/detailed", 2, "lengths", "messages_ready_details", [22, 17, 12]),
+    ("connections", 0, "data_rates", "recv_oct_details", [10, 5, 0]),
+    ("vhosts/%2F/connections", 0, "data_rates", "recv_oct_details", [10, 5, 0]),
+    ("channels", 0, "msg_rates", "message_stats.deliver_details", [10, 5, 0]),
+    ("exchanges", 0, "msg_rates", "message_stats.publish_in_details", [0, 0, 0]),
+    ("vhosts", 0, "data_rates", "recv_oct_details", [0, 0, 0]),
+];
+
+#[test]
+fn rows_of_lists_have_the_samples_of_single_objects() {
+    let mut asked = Asked::new();
+    let row = |answer: Json, at: usize| match answer {
+        Json::List(mut rows) => rows.swap_remove(at),
+        other => match dotted(&other, "items") {
+            Json::List(rows) => rows[at].clone(),
+            other => panic!("{other:?}"),
+        },
+    };
+    for (path, _, kind, ..) in LISTS {
+        assert_eq!(asked.ask("GET", &format!("/api/{path}?{kind}_age=10&{kind}_incr=5")).0, 200, "{path}");
+    }
+    (0..12).for_each(|_| asked.second());
+    for (path, at, kind, field, values) in LISTS {
+        for page in ["", "&page=1&page_size=5", "&sort=name"] {
+            let (status, answer) = asked.ask("GET", &format!("/api/{path}?{kind}_age=10&{kind}_incr=5{page}"));
+            let row = row(answer, at);
+            let Json::List(samples) = dotted(dotted(&row, field), "samples") else { panic!("{path}: {row:?}") };
+            let found: Vec<_> = samples.iter().map(|sample| dotted(sample, "sample").clone()).collect();
+            assert_eq!((status, found), (200, values.map(Json::Int).into()), "{path} {page}");
+            let rate = Json::Float((values[0] - values[2]) as f64 / 10.0);
+            assert_eq!(dotted(dotted(&row, field), "avg_rate"), &rate, "{path}");
+        }
+        let (_, plain) = asked.ask("GET", &format!("/api/{path}"));
+        assert_eq!(dotted(&row(plain, at), field).get("samples"), None, "{path}");
+    }
+    // Rows without numbers take the parameters and have no samples.
+    for path in ["bindings", "users", "queues?disable_stats=true&lengths_age=10&lengths_incr=5"] {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let (status, answer) = asked.ask("GET", &format!("/api/{path}{mark}msg_rates_age=10&msg_rates_incr=5"));
+        assert!(status == 200 && !answer.line().contains("samples"), "{path}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_list_has_so_many_rows_with_samples_and_so_many_samples_in_all() {
+    let mut asked = Asked::new();
+    let row = asked.source.connections[0].clone();
+    let many = |number| LiveConnection { name: format!("c{number:04}"), ..row.clone() };
+    asked.source.connections = (0..SAMPLED_ROWS_MAX + 1).map(many).collect();
+    let mut reason = |query: &str| {
+        let (status, answer) = asked.ask("GET", &format!("/api/connections?{query}"));
+        (status, answer.get("reason").map(|reason| reason.line()).unwrap_or_default())
+    };
+    let (status, why) = reason("data_rates_age=10&data_rates_incr=5");
+    assert!(status == 400 && why.contains("501 rows with samples are too many: 500 are the most"), "{status} {why}");
+    assert_eq!(reason("data_rates_age=10&data_rates_incr=5&page=1&page_size=500").0, 200);
+    assert_eq!(reason("data_rates_age=10&data_rates_incr=5&name=c0001").0, 200);
+    // A hundred samples of each row are as many as there may be.
+    assert_eq!(reason("data_rates_age=99&data_rates_incr=1&page=1&page_size=500").0, 200);
+    let (status, why) = reason("data_rates_age=100&data_rates_incr=1&page=1&page_size=500");
+    assert!(status == 400 && why.contains("500 rows with 101 samples each are too many: 50000 samples"), "{why}");
+    assert_eq!(reason("data_rates_age=100&data_rates_incr=1&page=2&page_size=500").0, 200);
 }
 
 #[test]

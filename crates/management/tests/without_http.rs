@@ -4,6 +4,7 @@ mod support;
 
 use definitions::Json;
 use management::DirectRequest;
+use management::limits::{DIRECT_PAGE_ROWS_MAX, PAGE_ROWS_MAX};
 use support::TestServer;
 
 const BYTES_MAX: usize = 1 << 20;
@@ -74,6 +75,16 @@ fn a_long_list_comes_whole_and_one_that_is_too_long_is_refused() {
     let refused = refused.expect("it runs");
     assert_eq!((refused.status, refused.is_json), (413, true));
     assert!(String::from_utf8_lossy(&refused.body).contains("ask for fewer columns"), "{refused:?}");
+}
+
+#[test]
+fn pages_are_longer_than_over_http() {
+    let server = TestServer::usual();
+    let page = |rows| format!("/api/queues?columns=name&page=1&page_size={rows}");
+    let ask = |rows| server.requests.ask(request("guest", "GET", &page(rows), "")).expect("it runs").status;
+    assert_eq!((ask(DIRECT_PAGE_ROWS_MAX), ask(DIRECT_PAGE_ROWS_MAX + 1)), (200, 400));
+    let over_http = |rows| server.get("guest", &page(rows)).status;
+    assert_eq!((over_http(PAGE_ROWS_MAX), over_http(DIRECT_PAGE_ROWS_MAX)), (200, 400));
 }
 
 #[test]

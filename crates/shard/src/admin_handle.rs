@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::time::Duration;
 
 /// The channel of administrative requests: a sender for `ServerOptions::requests`, and its receiver.
 pub fn request_channel() -> (SyncSender<AdminRequest>, Receiver<AdminRequest>) {
@@ -47,13 +48,29 @@ impl AdminHandle {
     /// Reads the definitions as they are between two changes, and waits for the result. The shard that makes changes
     /// calls `read` and does nothing else meanwhile. `None`: the broker has stopped.
     pub fn with_catalog<T: Send + 'static>(&self, read: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
+        self.read_catalog(read)?.recv().ok()
+    }
+
+    /// The same, waiting so long. `None`: the broker has stopped, or takes longer.
+    pub fn with_catalog_within<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        read: impl FnOnce(&Catalog) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.read_catalog(read)?.recv_timeout(timeout).ok()
+    }
+
+    fn read_catalog<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Catalog) -> T + Send + 'static,
+    ) -> Option<Receiver<T>> {
         let (result, results) = mpsc::channel();
         let read = move |catalog: &Catalog| {
-            // The caller waits, unless its thread has failed.
+            // The caller waits, unless its thread has failed or its time is over.
             let _received = result.send(read(catalog));
         };
         self.send(ShardId(0), InboxMessage::ReadCatalog(Box::new(read)))?;
-        results.recv().ok()
+        Some(results)
     }
 
     /// Answers an administrative request: `properties` in wire form, a body of `limits::ANSWER_BYTES_MAX` bytes at

@@ -4,11 +4,10 @@
 //! holds nobody, and its owner subscribes anew.
 
 use crate::limits::{DEFINITION_SUBSCRIBERS_MAX, DEFINITION_UPDATES_MAX};
-use catalog::{Catalog, Definition, DefinitionOutcome, ExchangeId, QueueRoute};
+use catalog::{Catalog, Definition, DefinitionOutcome, QueueRoute, RouteQuestion};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
-use wire::RawProperties;
 
 /// A change that shard 0 has made.
 struct DefinitionUpdate {
@@ -72,14 +71,8 @@ impl CatalogReplica {
     }
 
     /// Where a message would go, if that is found with so much work or little more.
-    pub fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>> {
-        self.catalog.route_within(exchange, routing_key, properties, work_max).ok()
+    pub fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {
+        message.ask(&mut self.catalog)
     }
 
     /// The changes that were made, as shard 0 counts them: what it has answered up to this one is here.

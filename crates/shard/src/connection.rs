@@ -63,6 +63,8 @@ pub(crate) struct Connection {
     /// What was negotiated.
     pub tuning: Option<Tuning>,
     pub traffic: ConnectionTraffic,
+    /// The virtual host that it has opened, for which its traffic counts to its end.
+    pub vhost: Option<VhostId>,
     /// A reader of reports knows it as it is.
     pub is_reported: bool,
     /// When bytes last arrived.
@@ -133,6 +135,7 @@ impl Connection {
             client_properties: Box::default(),
             tuning: None,
             traffic: ConnectionTraffic::default(),
+            vhost: None,
             is_reported: false,
             received_at: now,
             sent_at: now,
@@ -153,6 +156,12 @@ impl Connection {
             body_room: BodyRoom::default(),
             timer_at: None,
         }
+    }
+
+    /// A user has opened a virtual host.
+    pub fn open(&mut self, user: UserId, vhost: VhostId) {
+        self.phase = ConnectionPhase::Open { user, vhost };
+        self.vhost = Some(vhost);
     }
 
     /// How many bytes to receive into a buffer with so much space.

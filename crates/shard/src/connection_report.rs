@@ -5,7 +5,7 @@ use crate::connection_traffic::ConnectionTraffic;
 use crate::sessions::Sessions;
 use broker::{ConnectionSlot, SessionReport};
 use catalog::{QueueId, SessionId, UserId, VhostId};
-use link::{CertificateIdentity, PeerAddress};
+use link::{CertificateIdentity, PeerAddress, RdmaUsage};
 use session::Tuning;
 
 /// The state of a connection, in RabbitMQ's words.
@@ -48,6 +48,7 @@ pub struct ConnectionReport {
     /// `tcp`, `tls`, `unix`, `rdma`, `rsocket`.
     pub transport: &'static str,
     pub user: Option<UserId>,
+    /// The one that it has opened, also while it is being closed.
     pub vhost: Option<VhostId>,
     /// The SASL mechanism by which the client has logged in.
     pub mechanism: Box<str>,
@@ -65,6 +66,8 @@ pub struct ConnectionReport {
     pub held_by: Option<QueueId>,
     pub channels: u64,
     pub traffic: ConnectionTraffic,
+    /// Credits and rendezvous, over RDMA.
+    pub rdma: Option<RdmaUsage>,
     /// Bytes that wait to be sent.
     pub send_pending_bytes: u64,
     /// It is a link to another broker, made by either side.
@@ -96,10 +99,9 @@ impl Sessions {
         let is_link = self.broker.is_link(slot);
         let connection = self.connections.get(slot)?;
         let output = self.effects.outputs.get(slot);
-        let (user, vhost) = match connection.phase {
-            ConnectionPhase::Open { user, vhost } => (Some(user), Some(vhost)),
-            ConnectionPhase::LoggedIn { user } => (Some(user), None),
-            ConnectionPhase::Greeting | ConnectionPhase::Closing | ConnectionPhase::Leaving => (None, None),
+        let user = match connection.phase {
+            ConnectionPhase::Open { user, .. } | ConnectionPhase::LoggedIn { user } => Some(user),
+            ConnectionPhase::Greeting | ConnectionPhase::Closing | ConnectionPhase::Leaving => None,
         };
         let (state, hold) = state_of(connection, session.as_ref(), is_alarmed);
         let is_full = output.is_some_and(|output| output.blocked) && self.effects.is_full(slot);
@@ -114,7 +116,7 @@ impl Sessions {
             local_address: peer.local_address.clone(),
             transport: connection.link.capabilities().name,
             user,
-            vhost,
+            vhost: connection.vhost,
             mechanism: connection.mechanism.clone(),
             client_properties: connection.client_properties.clone(),
             certificate_subject: subject.map(String::into_boxed_str),
@@ -125,6 +127,7 @@ impl Sessions {
             held_by: session.as_ref().and_then(|session| session.blocked_by.or(session.throttled_by)),
             channels: session.map_or(0, |session| session.channels),
             traffic: connection.traffic,
+            rdma: connection.link.rdma_usage(),
             send_pending_bytes: output.map_or(0, |output| output.out.bytes() as u64),
             is_link: is_link || connection.federation_link.is_some(),
         })
@@ -201,8 +204,13 @@ mod tests {
         assert!(open.send_pending_bytes > 0 && open.bytes() > size_of_val(&open));
         sessions.close_after_flush(client.slot, now);
         let closing = sessions.connection_report(client.slot).expect("it is there");
-        assert_eq!((closing.state, closing.channels), (ConnectionState::Closing, 0));
+        assert_eq!((closing.state, closing.channels, closing.user), (ConnectionState::Closing, 0, None));
+        assert_eq!(closing.vhost, open.vhost, "its traffic counts there to its end");
+        sessions.connections.get_mut(client.slot).expect("it is there").traffic.count_received(9);
         sessions.remove(client.slot);
         assert!(sessions.connection_report(client.slot).is_none());
+        sessions.connections.closed_traffic.start();
+        let (vhost, traffic) = sessions.connections.closed_traffic.next_report().expect("it is counted");
+        assert_eq!((Some(vhost), traffic.received_bytes), (open.vhost, closing.traffic.received_bytes + 9));
     }
 }

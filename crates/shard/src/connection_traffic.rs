@@ -11,6 +11,15 @@ pub struct ConnectionTraffic {
     pub sends: u64,
 }
 
+impl std::ops::AddAssign for ConnectionTraffic {
+    fn add_assign(&mut self, other: Self) {
+        self.received_bytes += other.received_bytes;
+        self.receives += other.receives;
+        self.sent_bytes += other.sent_bytes;
+        self.sends += other.sends;
+    }
+}
+
 impl ConnectionTraffic {
     #[inline]
     pub(crate) fn count_received(&mut self, bytes: usize) {

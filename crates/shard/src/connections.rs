@@ -1,5 +1,6 @@
 //! The connection table of a shard: slots, the list of connections that wait for a turn, and timers.
 
+use crate::closed_traffic::ClosedTraffic;
 use crate::connection::{Connection, ConnectionChanges, ConnectionPhase};
 use crate::limits::CLOSE_TIMEOUT;
 use crate::timers::ConnectionTimers;
@@ -25,6 +26,8 @@ pub(crate) struct Connections {
     body_room: BodyRoom,
     /// By slot and serial number.
     pub changes: ConnectionChanges,
+    /// Of those that are gone.
+    pub closed_traffic: ClosedTraffic,
 }
 
 impl Connections {

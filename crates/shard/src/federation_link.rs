@@ -286,7 +286,7 @@ impl FederationLink {
             }
         };
         let Some(connection) = cx.connections.get_mut(slot) else { return false };
-        connection.phase = ConnectionPhase::Open { user, vhost };
+        connection.open(user, vhost);
         let session = SessionId { shard: cx.options.shard, slot, serial: connection.serial };
         let capabilities = broker::ClientCapabilities::default();
         cx.broker.open_session(slot, broker::SessionLogin { session, user, vhost, capabilities });

@@ -181,6 +181,8 @@ pub const CONNECTIONS_SEARCHED_PER_TICK: usize = 1_024;
 pub const CONNECTIONS_CLOSED_PER_TICK: usize = 64;
 /// Bytes of what a client says about itself that are kept. Longer texts are not.
 pub const CLIENT_PROPERTIES_BYTES_MAX: usize = 4 << 10;
+/// Virtual hosts whose counts of connections that are gone are kept before those of virtual hosts that are gone are looked for.
+pub const CLOSED_TRAFFIC_SPARE: usize = 64;
 /// Definitions that wait for a subscriber. One that is further behind is dropped, and must subscribe anew.
 pub const DEFINITION_UPDATES_MAX: usize = 4_096;
 /// Subscribers of definitions. One more is refused.

@@ -79,6 +79,7 @@ impl Sessions {
             self.memory.record_used(self.used_bytes(), self.settlement_bytes(), was_alarmed, &self.shared)
         {
             tracing::warn!(shard = self.options.shard.0, over, bytes = self.shared.used_bytes(), "memory limit");
+            self.shared.memory_alarms.change(over);
             self.broker.set_memory_alarm(over, &mut self.effects);
         }
         self.effects.outputs.limit_deliveries(self.memory.pressure());

@@ -52,6 +52,10 @@ pub(crate) struct ReportService {
     asked_at: Option<Instant>,
     waiting: VecDeque<Sender<ShardReport>>,
     searches: VecDeque<ConnectionSearch>,
+    /// Connections that were told with a rendezvous under way, by slot and serial number: they are told again in the next round.
+    pending_links: Vec<(ConnectionSlot, u32)>,
+    /// The reader knew everything after the last piece.
+    is_round_over: bool,
     /// As its thread has last told.
     pub thread: ThreadStats,
 }
@@ -107,22 +111,37 @@ impl ReportService {
     pub fn report(&mut self, sessions: &mut Sessions, now: Instant) -> ShardReport {
         if self.asked_at.replace(now).is_none() {
             sessions.connections.changes.start();
+            sessions.connections.closed_traffic.start();
             sessions.broker.observer().start();
         }
+        if std::mem::take(&mut self.is_round_over) {
+            self.pending_links.drain(..).for_each(|(slot, serial)| note_link(sessions, slot, serial));
+        }
         let connections = changed_connections(sessions);
+        let is_pending = |report: &&ConnectionReport| report.rdma.is_some_and(|usage| usage.is_pending());
+        let pending = connections.changed.iter().filter(is_pending).map(|report| (report.id.slot, report.id.serial));
+        self.pending_links.extend(pending);
+        let room = REPORT_OBJECTS_MAX - connections.len();
+        let closed_traffic: Vec<_> =
+            std::iter::from_fn(|| sessions.connections.closed_traffic.next_report()).take(room).collect();
         sessions.broker.start_turn();
-        let broker = sessions.broker.observer().report(REPORT_OBJECTS_MAX - connections.len());
+        let broker = sessions.broker.observer().report(room - closed_traffic.len());
         // What the channels in it have counted is among these.
         let totals = ShardTotals { thread: self.thread, ..totals(sessions) };
-        let more = broker.more || !sessions.connections.changes.is_empty();
+        let connection_table = &sessions.connections;
+        let is_told = connection_table.changes.is_empty() && connection_table.closed_traffic.is_reported();
+        let more = broker.more || !is_told;
+        self.is_round_over = !more;
         let (shard, time_us) = (sessions.options.shard, sessions.options.time_us(now));
-        ShardReport { shard, time_us, totals, connections, broker, more }
+        ShardReport { shard, time_us, totals, connections, closed_traffic, broker, more }
     }
 
     /// Nobody reads any more.
     fn stop(&mut self, sessions: &mut Sessions) {
         self.asked_at = None;
+        self.pending_links.clear();
         sessions.connections.changes.stop();
+        sessions.connections.closed_traffic.stop();
         sessions.broker.observer().stop();
     }
 }
@@ -185,6 +204,13 @@ fn changed_connections(sessions: &mut Sessions) -> ReportPart<ConnectionReport, 
     }
     sessions.connections.changes = changes;
     part
+}
+
+/// The link of a connection may have changed.
+fn note_link(sessions: &mut Sessions, slot: ConnectionSlot, serial: u32) {
+    if sessions.connections.get(slot).is_some_and(|connection| connection.serial == serial) {
+        sessions.connections.note_change(slot);
+    }
 }
 
 fn add_report(

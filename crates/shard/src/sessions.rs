@@ -120,6 +120,10 @@ impl Sessions {
         release_stamps(&self.shared, &mut self.effects, slot, None);
         self.broker.close_session(slot, &mut self.effects);
         self.effects.outputs.close(slot);
+        if let Some(vhost) = connection.vhost {
+            let catalog = self.broker.catalog();
+            self.connections.closed_traffic.add(vhost, connection.traffic, |vhost| catalog.is_vhost(vhost));
+        }
         self.shared.connection_closed(self.options.shard);
         Some(connection)
     }
@@ -290,7 +294,7 @@ impl Sessions {
         if is_carrier && !catalog.is_carrier(user) {
             return Err(catalog.is_no_carrier(user));
         }
-        connection.phase = ConnectionPhase::Open { user, vhost };
+        connection.open(user, vhost);
         let may_return = is_carrier || connection.capabilities.has(Capabilities::RDMA_TOKEN);
         if let Some(token) = connection.token.filter(|_| may_return) {
             let is_loopback = connection.link.peer().is_loopback;

@@ -1,10 +1,11 @@
 //! What a shard hands over to a reader outside: its totals, and a piece of what has changed since the reader was last told.
 
 use crate::connection_report::ConnectionReport;
+use crate::connection_traffic::ConnectionTraffic;
 use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::{LoginStats, MailStats, ThreadStats};
 use broker::{BrokerReport, ReportPart, ShardStats};
-use catalog::{SessionId, ShardId};
+use catalog::{SessionId, ShardId, VhostId};
 
 /// The counts of a shard, and what it holds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -38,6 +39,8 @@ pub struct ShardReport {
     pub totals: ShardTotals,
     /// By their ids; one that uses the same slot later has another.
     pub connections: ReportPart<ConnectionReport, SessionId>,
+    /// What connections that are gone have carried in each virtual host, since the start: where that has changed.
+    pub closed_traffic: Vec<(VhostId, ConnectionTraffic)>,
     /// Queues, channels, consumers, exchanges.
     pub broker: BrokerReport,
     /// There is more to tell: ask again.
@@ -47,7 +50,7 @@ pub struct ShardReport {
 impl ShardReport {
     /// Objects in it, [`limits::REPORT_OBJECTS_MAX`](crate::limits::REPORT_OBJECTS_MAX) at most.
     pub fn len(&self) -> usize {
-        self.connections.len() + self.broker.len()
+        self.connections.len() + self.closed_traffic.len() + self.broker.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -57,6 +60,11 @@ impl ShardReport {
     /// Bytes that it takes, about.
     pub fn bytes(&self) -> usize {
         let connections = self.connections.changed.iter().map(ConnectionReport::bytes).sum::<usize>();
-        size_of::<Self>() + connections + self.connections.gone.len() * size_of::<SessionId>() + self.broker.bytes()
+        let traffic = size_of_val(&*self.closed_traffic);
+        size_of::<Self>()
+            + connections
+            + self.connections.gone.len() * size_of::<SessionId>()
+            + traffic
+            + self.broker.bytes()
     }
 }

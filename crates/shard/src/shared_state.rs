@@ -11,6 +11,7 @@ use crate::limits::{
     PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
 };
 use crate::login_failures::LoginFailures;
+use crate::memory_alarms::MemoryAlarms;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
 use crate::store_signals::StoreSignals;
 use crate::tokens::BootstrapTokens;
@@ -56,6 +57,7 @@ pub struct SharedState {
     pub(crate) tokens: BootstrapTokens,
     pub(crate) login_failures: LoginFailures,
     pub(crate) vhost_bytes: VhostBytes,
+    pub(crate) memory_alarms: MemoryAlarms,
     /// The stamps that arrived lately, on whichever shard; `None` until the first.
     stamp_window: Mutex<Option<DuplicateWindow>>,
     /// What the stores of the shards tell one another.
@@ -81,6 +83,7 @@ impl SharedState {
             tokens: BootstrapTokens::default(),
             login_failures: LoginFailures::default(),
             vhost_bytes: VhostBytes::default(),
+            memory_alarms: MemoryAlarms::default(),
             stamp_window: Mutex::new(None),
             store: StoreSignals::default(),
             port_counters: Mutex::new(None),
@@ -246,6 +249,16 @@ impl SharedState {
     pub fn used_bytes(&self) -> u64 {
         let own_bytes = self.ports_bytes() + self.heap_bytes().unwrap_or(0);
         own_bytes + self.shards.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
+    }
+
+    /// Whether a shard holds publishers back because memory is low.
+    pub fn has_memory_alarm(&self) -> bool {
+        self.memory_alarms.is_raised()
+    }
+
+    /// How often that has begun.
+    pub fn memory_alarms_raised(&self) -> u64 {
+        self.memory_alarms.raised()
     }
 
     /// Records how many bytes of bodies a shard has copied since it started.

@@ -2,10 +2,13 @@
 
 mod fabric;
 
+use catalog::{SessionId, ShardId};
 use client::{CarrierPass, Client, ClientError, ConsumeOptions, Publish, Url, Value};
 use fabric::{ADDRESSES, FabricServer, PATIENCE, PLACE, ServerPlan, body, consume, exchange, queue};
+use link::RdmaUsage;
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
 use shard::{BrokerStartError, RdmaListen, RdmaPoll};
+use std::collections::HashMap;
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
 use verbs::{PortSettings, RdmaToken, StandaloneLink};
@@ -57,6 +60,55 @@ fn frames_of_bodies_are_larger_over_rdma_than_over_tcp() {
     let [mut publisher, ..] = clients;
     exchange(&mut publisher, &mut modest, "to");
     exchange(&mut modest, &mut publisher, "from");
+}
+
+/// Asks for reports until what is known of the connections is as wanted.
+fn until_told(world: &FabricServer, known: &mut Known, what: &str, is_so: impl Fn(&Known) -> bool) {
+    for _ in 0..ROUNDS_MAX {
+        loop {
+            let report = world.server().admin().report(ShardId(0)).expect("it runs");
+            for connection in report.connections.changed {
+                known.insert(connection.id, connection.rdma.expect("it is over RDMA"));
+            }
+            if !report.more {
+                break;
+            }
+        }
+        if is_so(known) {
+            return;
+        }
+    }
+    panic!("{what}: {known:?}");
+}
+
+type Known = HashMap<SessionId, RdmaUsage>;
+/// Each takes a tick of the shard at least: far more than anything takes.
+const ROUNDS_MAX: usize = 1_000_000;
+
+#[test]
+fn credits_and_rendezvous_are_told_as_they_come_and_go() {
+    const LARGE: usize = 300_001;
+    let world = FabricServer::new(ServerPlan::default());
+    let (mut publisher, mut consumer) = (world.connect(), world.connect());
+    let to = queue(&mut publisher, "q");
+    let from = queue(&mut consumer, "q");
+    consume(&mut consumer, from, "q");
+    let mut known = Known::default();
+    until_told(&world, &mut known, "two connections", |known| known.len() == 2);
+    assert!(known.values().all(|usage| usage.credits_granted > 0 && usage.credits_left <= usage.credits_granted));
+    assert!(known.values().all(|usage| !usage.is_pending() && usage.offered_bytes == 0), "{known:?}");
+    publisher.publish(to, &Publish::to("", "q"), &body(1, LARGE)).expect("published");
+    publisher.flush().expect("sent");
+    // The consumer's program does something else: its card is not told to read what it is offered.
+    let offered = |usage: &RdmaUsage| usage.grants == 1 && usage.granted_bytes >= LARGE;
+    until_told(&world, &mut known, "an offer", |known| known.values().any(offered));
+    let delivery = consumer.next_delivery(PATIENCE).expect("whole").expect("a delivery");
+    assert!(delivery.body() == body(1, LARGE));
+    // That it has read the body moves no byte of the stream.
+    until_told(&world, &mut known, "the end of the offer", |known| known.values().all(|usage| !usage.is_pending()));
+    let most = |of: fn(&RdmaUsage) -> u64| known.values().map(of).max();
+    assert!(most(|usage| usage.offered_bytes) >= Some(LARGE as u64), "{known:?}");
+    assert!(most(|usage| usage.read_bytes) >= Some(LARGE as u64), "{known:?}");
 }
 
 #[test]

@@ -5,9 +5,12 @@
 mod brokers;
 
 use brokers::{TestBroker, eventually};
-use catalog::{Definition, QueueId, SessionId, ShardId};
+use catalog::{Definition, QueueId, SessionId, ShardId, VhostId};
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, Publish, QueueOptions};
-use shard::{ConnectionReport, ConnectionSelector, ConnectionState, ReplicaLost, ShardReport, ShardTotals, limits};
+use shard::{
+    ConnectionReport, ConnectionSelector, ConnectionState, ConnectionTraffic, ReplicaLost, ShardReport, ShardTotals,
+    limits,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +25,7 @@ struct SeenReports {
     connections: BTreeMap<SessionId, ConnectionReport>,
     queues: BTreeMap<QueueId, broker::QueueReport>,
     consumers: usize,
+    closed_traffic: BTreeMap<(ShardId, VhostId), ConnectionTraffic>,
 }
 
 impl SeenReports {
@@ -46,6 +50,9 @@ impl SeenReports {
             self.connections.insert(connection.id, connection);
         }
         report.connections.gone.iter().for_each(|id| _ = self.connections.remove(id));
+        for (vhost, traffic) in report.closed_traffic {
+            self.closed_traffic.insert((report.shard, vhost), traffic);
+        }
         for queue in report.broker.queues.changed {
             self.queues.insert(queue.id, queue);
         }
@@ -56,6 +63,14 @@ impl SeenReports {
 
     fn sum(&self, of: impl Fn(&ShardTotals) -> u64) -> u64 {
         self.totals.values().map(of).sum()
+    }
+
+    /// What connections in a virtual host have received, those that are gone included.
+    fn received_bytes(&self, vhost: VhostId) -> u64 {
+        let open = self.connections.values().filter(|connection| connection.vhost == Some(vhost));
+        let open: u64 = open.map(|connection| connection.traffic.received_bytes).sum();
+        let closed = self.closed_traffic.iter().filter(|((_, of), _)| *of == vhost);
+        open + closed.map(|(_, traffic)| traffic.received_bytes).sum::<u64>()
     }
 }
 
@@ -145,6 +160,45 @@ fn a_reader_outside_sees_queues_connections_and_counts_of_every_shard_and_what_c
     );
     assert_eq!(reader.queues[&asked.id].hold, Some(broker::QueueHold::NoConsumers));
     drop(clients);
+    broker.stop();
+}
+
+#[test]
+fn what_a_virtual_host_has_received_does_not_fall_when_connections_end() {
+    let broker = TestBroker::start("carried", 3);
+    let mut reader = SeenReports::default();
+    // Nobody reads while these come and go.
+    for _ in 0..3 {
+        broker.client().0.close().expect("closed");
+    }
+    let mut clients: Vec<_> = (0..3).map(|_| broker.client()).collect();
+    for (client, channel) in &mut clients {
+        client.declare_queue(*channel, "q", &QueueOptions::default()).expect("declared");
+        client.publish(*channel, &Publish::to("", "q"), &[0; 1_000]).expect("published");
+        client.declare_queue(*channel, "q", &QueueOptions::default()).expect("whatever was sent before has come");
+    }
+    reader.read(&broker);
+    let vhost = reader.connections.values().find_map(|connection| connection.vhost).expect("they are open");
+    let mut before = reader.received_bytes(vhost);
+    let closed = reader.closed_traffic.values().map(|traffic| traffic.received_bytes).sum::<u64>();
+    assert!(closed > 3 * 100 && before > 3_000 + closed, "{before}, of which {closed} by those that are gone");
+    while let Some((client, _)) = clients.pop() {
+        client.close().expect("closed");
+        eventually(
+            "the connection is gone",
+            || {
+                reader.read(&broker);
+                let now = reader.received_bytes(vhost);
+                assert!(now >= before, "{now} bytes after {before}");
+                before = now;
+                reader.connections.len() == clients.len()
+            },
+            String::new,
+        );
+    }
+    // Each has sent that it closes as well.
+    let whole: u64 = reader.closed_traffic.values().map(|traffic| traffic.received_bytes).sum();
+    assert!(whole == before && whole > closed + 3_000, "{whole}");
     broker.stop();
 }
 

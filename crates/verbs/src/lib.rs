@@ -20,7 +20,7 @@ mod verbs_link;
 mod wake_pipe;
 pub mod wire;
 
-pub use engine::{LinkUsage, PortCounters, PortUsage};
+pub use engine::{NamedCounter, PortCounters, PortUsage};
 pub use fault::ConnectionFault;
 pub use port::{LinkId, Port, PortError, ReadinessEdges, TokenVerifier};
 pub use settings::PortSettings;

@@ -3,11 +3,12 @@
 //! A port is used by one thread; the mutex is never contended.
 
 use crate::device::{Device, DeviceError};
-use crate::engine::{LinkUsage, PortCounters, PortEngine, PortShared, PortUsage};
+use crate::engine::{PortCounters, PortEngine, PortShared, PortUsage};
 use crate::limits::DEADLINE_CHECK_INTERVAL;
 use crate::settings::PortSettings;
 use crate::verbs_link::VerbsLink;
 use crate::wire::RdmaToken;
+use link::RdmaUsage;
 use slab::{BlockMut, Pool};
 use std::fmt;
 use std::os::fd::RawFd;
@@ -275,7 +276,7 @@ impl<D: Device> Port<D> {
         self.engine().usage()
     }
 
-    pub fn link_usage(&self, id: LinkId) -> LinkUsage {
+    pub fn link_usage(&self, id: LinkId) -> RdmaUsage {
         self.engine().link_usage(id)
     }
 }

@@ -10,7 +10,8 @@ use crate::verbs_link::VerbsLink;
 use crate::wake_pipe::WakePipe;
 use crate::wire::RdmaToken;
 use link::{
-    AbortReason, FilledMemory, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, WaitFor,
+    AbortReason, FilledMemory, Link, LinkCapabilities, LinkError, PeerAddress, RdmaUsage, ReceiveOutcome, SendOutcome,
+    WaitFor,
 };
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -191,6 +192,10 @@ impl<D: Device> Link for StandaloneLink<D> {
 
     fn peer(&self) -> &PeerAddress {
         &self.peer
+    }
+
+    fn rdma_usage(&self) -> Option<RdmaUsage> {
+        self.link.as_ref()?.rdma_usage()
     }
 
     /// Registers all descriptors of the device under one token; an edge of any means that the link must be polled.

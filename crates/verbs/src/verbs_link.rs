@@ -5,7 +5,8 @@ use crate::limits::{DEADLINE_CHECK_INTERVAL, MESSAGE_PARTS_MAX};
 use crate::port::{LinkId, Port};
 use crate::wire::RdmaToken;
 use link::{
-    AbortReason, FilledMemory, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, WaitFor,
+    AbortReason, FilledMemory, Link, LinkCapabilities, LinkError, PeerAddress, RdmaUsage, ReceiveOutcome, SendOutcome,
+    WaitFor,
 };
 use slab::{BlockMut, Gather};
 use std::io;
@@ -135,6 +136,10 @@ impl<D: Device> Link for VerbsLink<D> {
 
     fn peer(&self) -> &PeerAddress {
         &self.peer
+    }
+
+    fn rdma_usage(&self) -> Option<RdmaUsage> {
+        self.port.engine().with(self.id).map(|(connection, _)| connection.usage())
     }
 
     /// Always an error: the port reports the edges of its links by [`Port::take_edges`].

@@ -54,6 +54,11 @@ impl Catalog {
         self.vhosts.get(vhost).map_or("", |vhost| &vhost.name)
     }
 
+    /// Whether there is a virtual host, which is not being deleted.
+    pub fn is_vhost(&self, vhost: VhostId) -> bool {
+        self.vhosts.get(vhost).is_some()
+    }
+
     /// The exchange of this name; the empty one is the default exchange.
     #[inline]
     pub fn exchange(&self, vhost: VhostId, name: &[u8]) -> Option<ExchangeId> {

@@ -22,8 +22,17 @@ impl ApiAnswer {
 
     /// The reason of an answer that is an error.
     pub fn reason(&self) -> &str {
-        match self.body.get("reason") {
-            Some(Json::Text(reason)) => reason,
+        self.text("reason")
+    }
+
+    /// What kind of error it is.
+    pub fn error(&self) -> &str {
+        self.text("error")
+    }
+
+    fn text(&self, key: &str) -> &str {
+        match self.body.get(key) {
+            Some(Json::Text(text)) => text,
             _ => "",
         }
     }

@@ -8,6 +8,7 @@ use super::output_format::OutputRows;
 use crate::print_error;
 use client::Url;
 use definitions::Json;
+use management::limits::DIRECT_PAGE_ROWS_MAX;
 use management::percent;
 
 /// The time for an answer, unless `--timeout` says another.
@@ -95,16 +96,12 @@ impl CtlRun<'_> {
         let fields = if fields.is_empty() { "name".to_owned() } else { fields.join(",") };
         let what = self.arguments.command.does.replace("a virtual host", &format!("virtual host '{}'", self.vhost()));
         self.progress(&format!("Listing {what} ..."));
-        let answer = self.client.get(&format!("{path}?columns={fields}"))?;
-        if answer.is_missing() {
+        let Some(mut items) = self.items(&format!("{path}?columns={fields}"))? else {
             return Err(self.missing("there is no virtual host '{vhost}'")?);
-        }
+        };
         let stated = match stated {
             Some(stated) => Some((stated, self.client.command("stated", Vec::new())?)),
             None => None,
-        };
-        let Json::List(mut items) = answer.into_result()? else {
-            return Err(CtlError::new(SysExit::Software, "the broker's answer is no list"));
         };
         if list.is_filtered {
             let vhost = Json::text(self.vhost());
@@ -117,6 +114,36 @@ impl CtlRun<'_> {
         let row = |item: &Json| columns.iter().map(|column| column.value(item, || is_stated(item))).collect();
         let rows = items.iter().map(row).collect();
         Ok(CtlOutput::Rows(OutputRows { columns: names, rows }))
+    }
+
+    /// All rows of a list, page by page; `None`: it is not there.
+    fn items(&mut self, target: &str) -> Result<Option<Vec<Json>>, CtlError> {
+        let strange = || CtlError::new(SysExit::Software, "the broker's answer is no page of a list");
+        let mut items = Vec::new();
+        for page in 1.. {
+            let answer = self.client.get(&format!("{target}&page={page}&page_size={DIRECT_PAGE_ROWS_MAX}"))?;
+            if answer.is_missing() {
+                return Ok(None);
+            }
+            // The list has become shorter since the page before.
+            if page > 1 && answer.error() == "page_out_of_range" {
+                break;
+            }
+            let Json::Object(fields) = answer.into_result()? else { return Err(strange()) };
+            let (mut pages, mut rows) = (None, None);
+            for (key, value) in fields {
+                match (&*key, value) {
+                    ("page_count", Json::Int(count)) => pages = Some(count),
+                    ("items", Json::List(list)) => rows = Some(list),
+                    _ => {}
+                }
+            }
+            items.extend(rows.ok_or_else(strange)?);
+            if page >= pages.ok_or_else(strange)? {
+                break;
+            }
+        }
+        Ok(Some(items))
     }
 
     /// The columns that are asked for, or the usual ones.

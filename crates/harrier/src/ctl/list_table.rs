@@ -179,6 +179,13 @@ pub const LISTS: &[CtlCommand] = &[
     )
     .with_options(&[VHOST]),
     list(
+        "list_alarms",
+        "the alarms in effect and the last ones that were",
+        "/api/alarms/history",
+        &["resource", "raised_at", "cleared_at", "node"],
+        &["resource", "raised_at", "cleared_at"],
+    ),
+    list(
         "list_vhosts",
         "the virtual hosts",
         "/api/vhosts",

@@ -3,10 +3,11 @@
 //! Enters: a replica of the definitions, reports of the shards.  Leaves: counts and live objects, as of the last round.
 
 use crate::management::ManagedBroker;
+use crate::management::catalog_follower::{CatalogFollower, ReplicaDemand};
 use crate::management::clock::{now, now_ms};
 use crate::management::live_tables::{LiveTables, add};
 use crate::management::log_totals::io_counts;
-use crate::management::management_limits::{FIRST_ROUND_TIMEOUT, RESUBSCRIPTION_PAUSE};
+use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
 use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::process_resources::ProcessResources;
 use crate::management::rated::{Rated, channel_messages};
@@ -15,22 +16,20 @@ use crate::management::route_links::{federation_links, link_key};
 use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats, PeekedMessage, QueueReport};
-use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, VhostId};
+use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId};
 use definitions::{Json, UnusedSections};
 use federation::{FederationCommand, LinkStatus};
 use management::{
-    Action, ActionOutcome, ActionReply, ApiError, BrokerCounts, BrokerFacts, ChurnCounts, ConnectionsToClose,
-    ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
-    LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts, RatedCount, RuntimeCounts,
-    Source, VhostCounts, WaitingMessages, plan,
+    Action, ActionOutcome, ActionReply, AlarmHistory, AlarmKind, ApiError, BrokerCounts, BrokerFacts, ChurnCounts,
+    ConnectionsToClose, ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer,
+    LiveFederationLink, LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts,
+    RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
-use shard::limits::DEFINITION_UPDATES_MAX;
-use shard::{CatalogReplica, ConnectionSelector, ShardTotals};
+use shard::{ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 use wire::RawProperties;
 
 /// How the API's own logins are counted.
@@ -59,23 +58,10 @@ impl QueueSums {
     }
 }
 
-/// What a lost replica of the definitions is wanted for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReplicaDemand {
-    None,
-    /// An answer, which may be a little older.
-    Reading,
-    /// A change is planned with it, or was made.
-    Change,
-}
-
 /// A running broker as a source.
 pub struct BrokerSource {
     broker: ManagedBroker,
-    replica: Box<CatalogReplica>,
-    /// It gets no more changes.
-    is_replica_lost: bool,
-    subscribed_at: Instant,
+    definitions: CatalogFollower,
     kept: UnusedSections,
     reader: ReportReader,
     sessions: SessionWorker,
@@ -86,6 +72,9 @@ pub struct BrokerSource {
     links: Vec<LiveFederationLink>,
     link_statuses: Vec<LinkStatus>,
     resources: NodeHistory,
+    alarms: AlarmHistory,
+    /// Memory alarms of which the history knows.
+    memory_alarms_raised: u64,
     /// To the API itself.
     http_logins: LoginCounts,
     /// Those of clients that had been counted when the counts were last reset.
@@ -97,13 +86,11 @@ impl BrokerSource {
     /// # Errors
     /// The broker has stopped, or the system has no random numbers.
     pub fn new(broker: ManagedBroker, reader: ReportReader, sessions: SessionWorker) -> io::Result<Self> {
-        let replica = broker.operator.subscribe_definitions();
-        let replica = replica.ok_or_else(|| io::Error::other("the definitions are not to be had"))?;
         let random = StdRng::try_from_os_rng().map_err(io::Error::other)?;
         Ok(BrokerSource {
             kept: broker.ineffective.get(),
+            definitions: CatalogFollower::start(broker.operator.clone())?,
             broker,
-            replica,
             reader,
             sessions,
             tables: LiveTables::default(),
@@ -111,58 +98,44 @@ impl BrokerSource {
             vhosts: HashMap::new(),
             links: Vec::new(),
             link_statuses: Vec::new(),
-            is_replica_lost: false,
-            subscribed_at: now(),
             resources: NodeHistory::default(),
+            alarms: AlarmHistory::default(),
+            memory_alarms_raised: 0,
             http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             amqp_logins_reset: LoginCounts::default(),
             random,
         })
     }
 
-    /// Makes the changes that have come. A replica that is lost, since more of them came than wait for it, is taken anew if that is
-    /// wanted: the shard that makes changes copies all definitions for it in pieces, and makes none meanwhile.
-    fn follow_definitions(&mut self, wanted: ReplicaDemand) {
-        loop {
-            if self.is_replica_lost {
-                let is_due = match wanted {
-                    ReplicaDemand::None => false,
-                    ReplicaDemand::Reading => now().duration_since(self.subscribed_at) >= RESUBSCRIPTION_PAUSE,
-                    ReplicaDemand::Change => true,
-                };
-                if !is_due {
-                    return;
-                }
-                match self.broker.operator.subscribe_definitions() {
-                    Some(replica) => self.replica = replica,
-                    // The broker ends.
-                    None => return,
-                }
-                (self.is_replica_lost, self.subscribed_at) = (false, now());
-            }
-            match self.replica.apply(DEFINITION_UPDATES_MAX, |_, _| {}) {
-                Ok(made) if made < DEFINITION_UPDATES_MAX => return,
-                Ok(_) => {}
-                Err(_) => self.is_replica_lost = true,
-            }
-        }
-    }
-
     fn take_steps(&mut self) {
         while let Ok(step) = self.reader.try_next() {
             self.take(step);
         }
+        self.note_alarms();
+    }
+
+    fn note_alarms(&mut self) {
+        let shared = &self.broker.shared;
+        let raised = shared.memory_alarms_raised();
+        let was_raised = std::mem::replace(&mut self.memory_alarms_raised, raised) != raised;
+        self.alarms.note(AlarmKind::Memory, was_raised, shared.has_memory_alarm(), now_ms());
+        let is_disk_short = self.resources.is_disk_short(self.broker.disk_free_limit_bytes);
+        self.alarms.note(AlarmKind::Disk, false, is_disk_short, now_ms());
     }
 
     /// Takes a step of the reader. True at the end of a round.
     fn take(&mut self, step: ReadStep) -> bool {
         match step {
+            ReadStep::DiskFree(bytes) => {
+                self.resources.set_disk_free(bytes);
+                false
+            }
             ReadStep::Report(report) => {
                 self.tables.take(*report);
                 false
             }
             ReadStep::RoundEnds(end) => {
-                self.tables.end_round(self.replica.catalog());
+                self.tables.end_round(self.definitions.catalog());
                 self.sum_queues();
                 self.links = federation_links(&end.links, now_ms());
                 self.link_statuses = end.links;
@@ -182,7 +155,7 @@ impl BrokerSource {
     fn carry_out(&mut self, action: &Action, reply: ActionReply) {
         // The configuration may have been read again since the last round.
         self.kept = self.broker.ineffective.get();
-        self.follow_definitions(ReplicaDemand::Change);
+        self.definitions.follow(ReplicaDemand::Change);
         let mut is_second = false;
         let outcome = loop {
             let change = match plan(self, action) {
@@ -242,7 +215,7 @@ impl BrokerSource {
         }
         let refusals = self.broker.operator.define(definitions);
         let refusals = refusals.ok_or_else(|| ApiError::unavailable("the broker stops"))?;
-        self.follow_definitions(ReplicaDemand::Change);
+        self.definitions.follow(ReplicaDemand::Change);
         refusals.first().map_or(Ok(()), |refusal| Err(ApiError::of_refusal(refusal)))
     }
 
@@ -270,7 +243,7 @@ impl BrokerSource {
 
     /// Shows messages of a queue as they wait.
     fn peek(&self, wanted: &MessagesToPeek) -> Result<ActionOutcome, ApiError> {
-        let vhost = self.replica.catalog().vhost_name(wanted.vhost);
+        let vhost = self.definitions.catalog().vhost_name(wanted.vhost);
         let body_bytes = wanted.body_bytes_max.unwrap_or(usize::MAX);
         let peeked = self.broker.operator.peek_queue(vhost, wanted.queue.as_bytes(), wanted.count, body_bytes);
         let peeked = peeked.ok_or_else(ApiError::not_found)?;
@@ -299,14 +272,14 @@ impl BrokerSource {
 
     /// Hands over what needs a session of the user in a virtual host.
     fn in_session(&self, by: &Action, vhost: VhostId, reply: ActionReply, action: SessionAction) {
-        let vhost = self.replica.catalog().vhost_name(vhost).to_string();
+        let vhost = self.definitions.catalog().vhost_name(vhost).to_string();
         self.sessions.begin(SessionTask { user: by.user_name.to_string(), vhost, action, reply });
     }
 
     fn sum_queues(&mut self) {
         (self.queues, self.vhosts) = (QueueSums::default(), HashMap::new());
         for (report, waiting, messages) in self.tables.queues() {
-            let Some(definition) = self.replica.catalog().queue_definition(report.id) else { continue };
+            let Some(definition) = self.definitions.catalog().queue_definition(report.id) else { continue };
             self.queues.add(report, waiting, messages);
             self.vhosts.entry(definition.vhost).or_default().add(report, waiting, messages);
         }
@@ -331,17 +304,21 @@ fn sum(a: MessageCounts, b: MessageCounts) -> MessageCounts {
 
 impl Source for BrokerSource {
     fn refresh(&mut self) {
-        self.follow_definitions(ReplicaDemand::None);
+        self.definitions.follow(ReplicaDemand::None);
         self.take_steps();
     }
 
-    fn follow(&mut self, is_urgent: bool) {
-        self.follow_definitions(if is_urgent { ReplicaDemand::Change } else { ReplicaDemand::Reading });
+    fn follow(&mut self) {
+        self.definitions.follow(ReplicaDemand::Change);
+    }
+
+    fn follow_user(&mut self, name: &[u8]) -> Result<(), ApiError> {
+        self.definitions.follow_user(name)
     }
 
     fn begin_request(&mut self) {
         let is_old = self.reader.look();
-        self.follow_definitions(ReplicaDemand::Reading);
+        self.definitions.follow(ReplicaDemand::Reading);
         self.take_steps();
         if is_old {
             // The reader does not pause before its first round; a step that does not come in time comes with the next request.
@@ -355,7 +332,7 @@ impl Source for BrokerSource {
     }
 
     fn catalog(&self) -> &Catalog {
-        self.replica.catalog()
+        self.definitions.catalog()
     }
 
     fn kept(&self) -> &UnusedSections {
@@ -437,7 +414,7 @@ impl Source for BrokerSource {
             },
             io: io_counts(|of| all(self.tables.totals(), round, of)),
             resource_rates: self.resources.rates(),
-            has_memory_alarm: self.broker.shared.used_bytes() > limit,
+            has_memory_alarm: self.broker.shared.has_memory_alarm(),
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
             logins: vec![amqp_logins, self.http_logins],
@@ -445,9 +422,14 @@ impl Source for BrokerSource {
         }
     }
 
+    fn alarms(&self) -> &AlarmHistory {
+        &self.alarms
+    }
+
     fn vhost_counts(&self, vhost: VhostId) -> VhostCounts {
         let sums = self.vhosts.get(&vhost).copied().unwrap_or_default();
-        VhostCounts { waiting: sums.waiting, messages: sums.messages, ..VhostCounts::default() }
+        let (received_bytes, sent_bytes) = self.tables.vhost_bytes(vhost);
+        VhostCounts { waiting: sums.waiting, messages: sums.messages, received_bytes, sent_bytes }
     }
 
     fn exchange_counts(&self, exchange: ExchangeId) -> ExchangeCounts {
@@ -479,14 +461,8 @@ impl Source for BrokerSource {
         &self.links
     }
 
-    fn find_route(
-        &mut self,
-        exchange: ExchangeId,
-        routing_key: &[u8],
-        properties: RawProperties<'_>,
-        work_max: u64,
-    ) -> Option<Arc<QueueRoute>> {
-        self.replica.find_route(exchange, routing_key, properties, work_max)
+    fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {
+        self.definitions.find_route(message)
     }
 
     fn counted_ms(&self) -> u64 {

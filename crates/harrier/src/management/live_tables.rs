@@ -3,10 +3,11 @@
 //! Enters: reports, in rounds.  Leaves: counts of queues and exchanges, and lists of live objects as of the last round.
 
 use crate::management::rated::{Rated, Round, WaitingStats};
+use crate::management::vhost_traffic::VhostTraffic;
 use broker::{
     ChannelKey, ChannelReport, ChannelStats, ConsumerId, ConsumerReport, ExchangeStats, QueueReport, QueueStats,
 };
-use catalog::{Catalog, ExchangeId, QueueId, SessionId};
+use catalog::{Catalog, ExchangeId, QueueId, SessionId, VhostId};
 use definitions::{Json, table_to_json};
 use management::{
     ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, MessageCounts, QueueCounts, RatedCount, WaitingMessages,
@@ -72,6 +73,7 @@ pub struct LiveTables {
     connections: HashMap<SessionId, KnownConnection>,
     /// Of each shard: an exchange counts where its publishers are.
     exchanges: HashMap<(u16, ExchangeId), Rated<ExchangeStats>>,
+    vhost_traffic: VhostTraffic,
     /// By name, as of the last round.
     pub connection_list: Vec<LiveConnection>,
     pub channel_list: Vec<LiveChannel>,
@@ -114,6 +116,7 @@ impl LiveTables {
         for id in report.connections.gone {
             self.connections.remove(&id);
         }
+        self.vhost_traffic.take_closed(shard, report.closed_traffic);
         let broker = report.broker;
         if broker.queues.begins_anew {
             self.queues.retain(|_, known| known.home != shard);
@@ -178,7 +181,16 @@ impl LiveTables {
     pub fn end_round(&mut self, catalog: &Catalog) {
         self.round += 1;
         self.exchanges.retain(|(_, id), _| catalog.exchange_info(*id).is_some());
+        self.sum_vhost_traffic(catalog);
         self.list(catalog);
+    }
+
+    fn sum_vhost_traffic(&mut self, catalog: &Catalog) {
+        let reports = self.connections.values().map(|known| &known.report);
+        let open = reports.filter_map(|report| Some((report.id.shard.0, report.vhost?, report.traffic)));
+        let rounds: Vec<(Round, bool)> =
+            self.clocks.iter().map(|clock| (clock.round, clock.anew_in != clock.round.number)).collect();
+        self.vhost_traffic.end_round(open, &rounds, |vhost| catalog.is_vhost(vhost));
     }
 
     fn list(&mut self, catalog: &Catalog) {
@@ -245,6 +257,18 @@ impl LiveTables {
         })
     }
 
+    /// Bytes that connections in a virtual host have received and sent.
+    pub fn vhost_bytes(&self, vhost: VhostId) -> (RatedCount, RatedCount) {
+        let of_shard = |shard| {
+            let traffic = self.vhost_traffic.get(shard, vhost)?;
+            let received = traffic.count(self.round, |traffic| traffic.received_bytes);
+            Some((received, traffic.count(self.round, |traffic| traffic.sent_bytes)))
+        };
+        let shards = 0..self.totals.len() as u16;
+        let nothing = (RatedCount::default(), RatedCount::default());
+        shards.filter_map(of_shard).fold(nothing, |sum, of| (add(sum.0, of.0), add(sum.1, of.1)))
+    }
+
     /// Every queue that is known, with the messages that wait in it and what happened to its messages.
     pub fn queues(&self) -> impl Iterator<Item = (&QueueReport, WaitingMessages, MessageCounts)> {
         let counted = |known: &KnownQueue| (known.waiting.waiting(self.round), known.stats.messages(self.round));
@@ -256,7 +280,7 @@ impl LiveTables {
 }
 
 /// What is known of an object that is told of for the first time.
-fn first<T: Copy + Default>(stats: T, round: Round, is_new: bool) -> Rated<T> {
+pub fn first<T: Copy + Default>(stats: T, round: Round, is_new: bool) -> Rated<T> {
     if is_new { Rated::appeared(stats, round) } else { Rated::begin(stats) }
 }
 
@@ -306,6 +330,7 @@ fn live_connection(known: &KnownConnection, round: u64, catalog: &Catalog) -> Li
         received_packets: traffic.now().receives,
         sent_packets: traffic.now().sends,
         pending_bytes: report.send_pending_bytes,
+        rdma: report.rdma.map_or_else(Vec::new, |usage| usage.named().into()),
         shard: report.id.shard.0.into(),
         cpu_us: 0,
         client_properties: json_of(&report.client_properties),

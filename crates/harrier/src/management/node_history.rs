@@ -27,6 +27,11 @@ impl NodeHistory {
         self.before = (before.at_ms > 0).then_some(before);
     }
 
+    /// So much of the disk is free now, between two rounds.
+    pub fn set_disk_free(&mut self, bytes: Option<u64>) {
+        self.now.resources.disk_free_bytes = bytes;
+    }
+
     pub fn now(&self) -> &NodeSample {
         &self.now
     }
@@ -68,6 +73,8 @@ mod tests {
             history.update(NodeSample { resources, at_ms: 1, ..NodeSample::default() });
             assert_eq!(history.is_disk_short(10), is_short, "{free:?}");
         }
+        history.set_disk_free(Some(9));
+        assert!(history.is_disk_short(10), "between two rounds");
     }
 
     #[test]

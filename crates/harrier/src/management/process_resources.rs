@@ -20,16 +20,21 @@ impl ProcessResources {
         let descriptors = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let threads_max = fs::read_to_string("/proc/sys/kernel/threads-max").unwrap_or_default();
-        let disk = (!state_folder.is_empty()).then(|| rustix::fs::statvfs(state_folder).ok()).flatten();
         ProcessResources {
             // One is the folder that was just read.
             descriptors: descriptors.saturating_sub(1),
             descriptors_max: getrlimit(Resource::Nofile).current.unwrap_or(u64::from(u32::MAX)),
             threads: threads(&status).unwrap_or(0),
             threads_max: threads_max.trim().parse().unwrap_or(0),
-            disk_free_bytes: disk.map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
+            disk_free_bytes: disk_free_bytes(state_folder),
         }
     }
+}
+
+/// Bytes that are free on the disk of the state folder; `None`: there is none, or it is not known.
+pub fn disk_free_bytes(state_folder: &str) -> Option<u64> {
+    let disk = (!state_folder.is_empty()).then(|| rustix::fs::statvfs(state_folder).ok()).flatten()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 fn threads(status: &str) -> Option<u64> {

@@ -4,9 +4,9 @@
 
 use crate::management::clock::now;
 use crate::management::management_limits::{
-    LOOKING_TIMEOUT, QUIET_ROUND_INTERVAL, REPORTS_WAITING_MAX, ROUND_INTERVAL,
+    DISK_LOOK_INTERVAL, LOOKING_TIMEOUT, QUIET_ROUND_INTERVAL, REPORTS_WAITING_MAX, ROUND_INTERVAL,
 };
-use crate::management::process_resources::ProcessResources;
+use crate::management::process_resources::{ProcessResources, disk_free_bytes};
 use federation::LinkStatus;
 use shard::{AdminHandle, ShardReport};
 use std::io;
@@ -19,6 +19,14 @@ pub enum ReadStep {
     Report(Box<ShardReport>),
     /// Every shard has told everything that had changed.
     RoundEnds(Box<RoundEnd>),
+    /// Bytes that are free on the disk, looked at between two rounds; `None`: that is not known.
+    DiskFree(Option<u64>),
+}
+
+/// What is to be read next.
+enum DueReading {
+    Round,
+    DiskFree,
 }
 
 /// What is read once a round.
@@ -68,6 +76,11 @@ impl InterestState {
     }
 }
 
+/// The time until the next look at the disk; each round has one. Nobody looks if there is no disk.
+fn rest_of_disk_pause(last_look: Option<Instant>, now: Instant) -> Duration {
+    last_look.map_or(Duration::MAX, |at| (at + DISK_LOOK_INTERVAL).saturating_duration_since(now))
+}
+
 impl Interest {
     fn state(&self) -> MutexGuard<'_, InterestState> {
         // Nobody panics with the lock held.
@@ -79,18 +92,22 @@ impl Interest {
         self.changed.notify_all();
     }
 
-    /// Waits until a round is due. False: nobody will ever look at one.
-    fn wait_for_round(&self, last_round: Instant) -> bool {
+    /// Waits until a round is due, or a look at the disk. `None`: nobody will ever look at one.
+    fn wait(&self, last_round: Instant, last_disk_look: Option<Instant>) -> Option<DueReading> {
         let mut state = self.state();
         loop {
             if state.is_over {
-                return false;
+                return None;
             }
-            let rest = state.rest_of_pause(last_round, now());
-            if rest.is_zero() {
-                return true;
+            let now = now();
+            let (round, disk) = (state.rest_of_pause(last_round, now), rest_of_disk_pause(last_disk_look, now));
+            if round.is_zero() {
+                return Some(DueReading::Round);
             }
-            state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            if disk.is_zero() {
+                return Some(DueReading::DiskFree);
+            }
+            state = self.changed.wait_timeout(state, round.min(disk)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -113,9 +130,19 @@ impl ReportReader {
         let run = move || {
             // Before the start there was nothing to tell.
             let mut last_round = now();
-            while wanted.wait_for_round(last_round) {
-                last_round = now();
-                if read_round(&operator, &folder, &sender).is_none() {
+            let has_disk = !folder.is_empty();
+            let mut last_disk_look = has_disk.then_some(last_round);
+            while let Some(due) = wanted.wait(last_round, last_disk_look) {
+                let began = now();
+                last_disk_look = has_disk.then_some(began);
+                let read = match due {
+                    DueReading::Round => {
+                        last_round = began;
+                        read_round(&operator, &folder, &sender)
+                    }
+                    DueReading::DiskFree => sender.send(ReadStep::DiskFree(disk_free_bytes(&folder))).ok(),
+                };
+                if read.is_none() {
                     return;
                 }
             }
@@ -165,9 +192,11 @@ fn read_round(operator: &AdminHandle, folder: &str, steps: &SyncSender<ReadStep>
 
 #[cfg(test)]
 mod tests {
-    use super::InterestState;
+    use super::{InterestState, rest_of_disk_pause};
     use crate::management::clock::now;
-    use crate::management::management_limits::{LOOKING_TIMEOUT, QUIET_ROUND_INTERVAL, ROUND_INTERVAL};
+    use crate::management::management_limits::{
+        DISK_LOOK_INTERVAL, LOOKING_TIMEOUT, QUIET_ROUND_INTERVAL, ROUND_INTERVAL,
+    };
     use std::time::Duration;
 
     #[test]
@@ -181,6 +210,10 @@ mod tests {
         assert!(!state.look(begin + ms(3)));
         assert_eq!(state.rest_of_pause(begin + ms(2), begin + ms(3)), ROUND_INTERVAL - ms(1));
         assert_eq!(state.rest_of_pause(begin + ms(2), begin + ms(2) + ROUND_INTERVAL), Duration::ZERO);
+        // Quiet or not, the disk is looked at, if there is one.
+        assert_eq!(rest_of_disk_pause(Some(begin), begin + ms(5)), DISK_LOOK_INTERVAL - ms(5));
+        assert_eq!(rest_of_disk_pause(Some(begin), begin + DISK_LOOK_INTERVAL), Duration::ZERO);
+        assert_eq!(rest_of_disk_pause(None, begin), Duration::MAX);
         // A minute after the last look, it is quiet again.
         let later = begin + ms(3) + LOOKING_TIMEOUT;
         assert_eq!(state.rest_of_pause(later, later), QUIET_ROUND_INTERVAL);

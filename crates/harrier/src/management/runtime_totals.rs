@@ -4,9 +4,9 @@
 
 use crate::management::log_totals::log_counts;
 use broker::{TIME_CLASS_BOUNDS_US, TimeStats};
-use management::{RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
+use management::{NamedTotal, RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
 use shard::{ShardTotals, SharedState};
-use verbs::PortCounters;
+use verbs::{NamedCounter, PortCounters};
 
 /// Of all shards, and the memory of the process.
 pub fn runtime_counts<'a>(
@@ -62,23 +62,8 @@ fn rdma_counts<'a>(totals: impl Iterator<Item = &'a ShardTotals> + Clone) -> Opt
         sum += port;
         sum
     })?;
-    Some(RdmaCounts {
-        queue_pairs,
-        doorbells: all.doorbells,
-        receive_doorbells: all.receive_doorbells,
-        messages_sent: all.messages_sent,
-        messages_received: all.messages_received,
-        reads: all.reads,
-        completions: all.signalled,
-        copied_bytes: all.copied_bytes,
-        placed_bytes: all.placed_bytes,
-        landed_bytes: all.landed_bytes,
-        offers: all.offers,
-        offered_bytes: all.offered_bytes,
-        large_sent_bytes: all.large_sent_bytes,
-        faults: all.faults,
-        refusals: all.refusals,
-    })
+    let total = |NamedCounter { name, counts, value }| NamedTotal { name, counts, value };
+    Some(RdmaCounts { queue_pairs, totals: all.named().map(total).collect() })
 }
 
 #[cfg(test)]
@@ -93,12 +78,18 @@ mod tests {
         one.mail = MailStats { messages: 7, batches: 2, waiting_bytes: 1 };
         one.thread.busy_ns = 11;
         let mut other = one;
-        other.thread = ThreadStats { rdma_connections: 3, rdma: Some(verbs::PortCounters::default()), ..one.thread };
+        other.thread = ThreadStats {
+            rdma_connections: 3,
+            rdma: Some(verbs::PortCounters { signalled: 4, ..verbs::PortCounters::default() }),
+            ..one.thread
+        };
         let shared = SharedState::new(2, 1 << 30, 1);
         let counts = runtime_counts([&one, &other].into_iter(), &shared, 1_000);
         assert_eq!((counts.shards.len(), counts.shards[1].busy_ns, counts.shards[0].mail_messages), (2, 11, 7));
         assert_eq!((counts.delivery_latency.sum_us, counts.delivery_latency.classes.iter().sum::<u64>()), (200, 2));
-        assert_eq!(counts.rdma.map(|rdma| rdma.queue_pairs), Some(3));
+        let rdma = counts.rdma.as_ref().expect("there is a port");
+        let completions = rdma.totals.iter().find(|total| total.name == "completions").map(|total| total.value);
+        assert_eq!((rdma.queue_pairs, completions), (3, Some(4)));
         let bytes = |kind| counts.memory.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| *bytes);
         assert_eq!((bytes("resident"), bytes("messages"), bytes("waiting_messages")), (Some(1_000), Some(10), Some(6)));
         assert_eq!(runtime_counts([&one].into_iter(), &shared, 0).rdma, None);

@@ -2,6 +2,7 @@
 
 use super::{BrokerProcess, PATIENCE, TempFolder, harrier, output, wait_until};
 use client::{Client, ConnectOptions, ConsumeOptions, Publish, QueueOptions, Url};
+use management::limits::DIRECT_PAGE_ROWS_MAX;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -177,6 +178,7 @@ const SCRIPT: &[(&[&str], &str, i32, &str)] = &[
     (&["list_global_parameters"], "", 0, "colour\tblue\n"),
     (&["clear_global_parameter", "colour"], "", 0, ""),
     (&["clear_global_parameter", "colour"], "", 65, "there is no global parameter 'colour'"),
+    (&["list_alarms"], "", 0, "resource\traised_at\tcleared_at\n"),
     (&["federation_status"], "", 0, "vhost\tupstream\ttype\texchange\tstatus\terror\n"),
     (&["federation_status", "--only-down", "--json"], "", 0, "[]\n"),
     // Limits.
@@ -518,4 +520,22 @@ fn an_answer_that_cannot_be_written_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
     let output = harrier().args(["ctl", "--url", &url, "ping"]).stdout(full).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(74), "{output:?}");
+}
+
+#[test]
+fn a_long_list_comes_whole_in_pages() {
+    let (_broker, url) = start(&NO_API);
+    let count = DIRECT_PAGE_ROWS_MAX + 7;
+    let queue = |number| {
+        format!(r#"{{"name":"q{number:05}","vhost":"/","durable":false,"auto_delete":false,"arguments":{{}}}}"#)
+    };
+    let queues: Vec<String> = (0..count).map(queue).collect();
+    let made = ctl(&url, &["import_definitions"], &format!(r#"{{"queues":[{}]}}"#, queues.join(",")));
+    assert_eq!((made.status, &*made.stderr), (0, ""), "{}", made.stdout);
+    let listed = done(&url, &["list_queues", "name"]);
+    assert!(
+        listed.lines().skip(1).eq((0..count).map(|number| format!("q{number:05}"))),
+        "{} lines",
+        listed.lines().count()
+    );
 }

@@ -137,6 +137,11 @@ fn it_shows_queues_connections_channels_and_consumers() {
         client.close().expect("an orderly end");
         broker.wait_for("/api/connections", "no connection", |connections| connections == &Value::Array(vec![]));
         broker.wait_for("/api/channels", "no channel", |channels| channels == &Value::Array(vec![]));
+        // What the connection has carried stays counted when it is gone: seven bodies and what is around them.
+        let after = broker.get("/api/vhosts/%2F").json();
+        let carried = |vhost: &Value, key: &str| vhost[key].as_u64().expect("a count");
+        assert!(carried(&after, "recv_oct") > 500 && carried(&after, "send_oct") > 300, "{after}");
+        assert!(carried(&after, "recv_oct") > connections[0]["recv_oct"].as_u64().expect("a count"), "{after}");
     }
 }
 
@@ -438,6 +443,52 @@ fn what_shards_do_is_told_and_what_passed_is_shown() {
     let succeeded = |at: usize| attempts[at]["auth_attempts_succeeded"].clone();
     assert_eq!((succeeded(0), succeeded(1)), (0.into(), 1.into()));
     client.close().expect("closed");
+}
+
+#[test]
+fn a_memory_alarm_is_told_while_it_lasts_and_remembered() {
+    const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
+    let broker = ApiBroker::start(&["--shards", "2", "--memory-limit", "64MiB"]);
+    assert_eq!(broker.get("/api/alarms/history").body, "[]");
+    let url = format!("amqp://{}", broker.process.address);
+    // It is held back in the middle, and sends the rest when the queues are purged. None of them has a full share of the memory.
+    let publisher = std::thread::spawn(move || {
+        let mut client = Client::connect(&url).expect("a connection");
+        let channel = client.open_channel().expect("a channel");
+        let queues =
+            QUEUES.map(|queue| client.declare_queue(channel, queue, &QueueOptions::default()).expect("a queue").name);
+        client.confirm_select(channel).expect("confirms");
+        for queue in queues.iter().cycle().take(100) {
+            client.publish(channel, &Publish::to("", queue), &vec![0; 1 << 20]).expect("sent");
+        }
+        client.wait_confirms(channel, 0).expect("confirmed");
+    });
+    let history = "/api/alarms/history";
+    let alarms =
+        broker.wait_for(history, "an alarm", |alarms| alarms[0]["cleared_at"].is_null() && alarms[0] != Value::Null);
+    assert_eq!(alarms[0]["resource"], "memory");
+    let raised = alarms[0]["raised_at"].as_str().expect("a time").to_owned();
+    let check = broker.get("/api/health/checks/alarms");
+    assert!(check.status == 503 && check.body.contains("memory"), "{}", check.body);
+    assert_eq!(broker.get("/api/nodes").json()[0]["mem_alarm"], true);
+    let purge = || {
+        for queue in QUEUES {
+            let target = format!("/api/queues/%2F/{queue}/contents");
+            assert_eq!(request(&broker.api, "DELETE", &target, GUEST, "").status, 204);
+        }
+    };
+    while !publisher.is_finished() {
+        purge();
+    }
+    publisher.join().expect("it has sent everything");
+    purge();
+    let all_over =
+        |alarms: &Value| alarms.as_array().is_some_and(|all| all.iter().all(|one| !one["cleared_at"].is_null()));
+    let alarms = broker.wait_for(history, "its end", all_over);
+    let first = alarms.as_array().and_then(|all| all.last()).expect("it is remembered");
+    assert_eq!(first["raised_at"], raised.as_str());
+    assert!(first["cleared_at"].as_str() >= Some(&*raised), "{first}");
+    assert_eq!(broker.get("/api/health/checks/alarms").status, 200);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Planned;
 use super::kept_limits::{check_counts, check_entry};
-use super::names::{CLUSTER_NAME, GLOBAL_SECTION, forget_name, keep_name};
+use super::names::{CLUSTER_NAME, CLUSTER_TAGS, GLOBAL_SECTION, forget, keep_name};
 use crate::access::AccessDecision;
 use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, made, named};
@@ -76,13 +76,15 @@ pub fn set_global(request: &ChangeRequest<'_>) -> Planned {
     put(request, GLOBAL_SECTION, &["name"], entry)
 }
 
-/// `DELETE /api/global-parameters/{name}`. Without a name that it was given, the cluster has that of the broker.
+/// `DELETE /api/global-parameters/{name}`. Without a name that it was given, the cluster has that of the broker; without
+/// tags, none.
 pub fn clear_global(request: &ChangeRequest<'_>) -> Planned {
     match request.matched.at("name") {
         CLUSTER_NAME => {
             check_administrator(request)?;
-            forget_name(request)
+            forget(request, CLUSTER_NAME)
         }
+        CLUSTER_TAGS => forget(request, CLUSTER_TAGS),
         _ => remove(request, GLOBAL_SECTION, &["name"]),
     }
 }

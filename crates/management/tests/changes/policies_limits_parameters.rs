@@ -311,6 +311,14 @@ fn the_cluster_has_the_name_that_it_is_given() {
     script.run(&[
         ("guest", "PUT", "/api/cluster-name/", r#"{"name":"here"}"#, 204, ""),
         ("guest", "GET", "/api/cluster-name", "", 200, r#"{"name":"here"}"#),
+        // Nobody has given the cluster tags; RabbitMQ 4 says so with an empty object.
+        ("guest", "GET", "/api/global-parameters/cluster_tags", "", 200, r#"{"name":"cluster_tags","value":{}}"#),
+        ("maker", "DELETE", "/api/global-parameters/cluster_tags", "", 204, ""),
+        ("guest", "PUT", "/api/global-parameters/cluster_tags", r#"{"value":{"region":"eu"}}"#, 201, ""),
+        ("guest", "GET", "/api/global-parameters/cluster_tags", "", 200, r#""value":{"region":"eu"}"#),
+        ("guest", "GET", "/api/overview?columns=cluster_tags", "", 200, r#"{"cluster_tags":{"region":"eu"}}"#),
+        ("maker", "DELETE", "/api/global-parameters/cluster_tags", "", 204, ""),
+        ("guest", "GET", "/api/overview?columns=cluster_tags", "", 200, r#"{"cluster_tags":{}}"#),
         ("guest", "GET", "/api/global-parameters/cluster_name", "", 200, r#""value":"here""#),
         ("guest", "PUT", "/api/global-parameters/cluster_name", r#"{"value":"there"}"#, 204, ""),
         ("guest", "GET", "/api/cluster-name", "", 200, r#"{"name":"there"}"#),

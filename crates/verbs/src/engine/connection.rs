@@ -1,10 +1,10 @@
 //! One connection: its phase, received messages, pending control messages, and how it ends.
 
+use super::PortShared;
 use super::connection_state::{ConnectionPhase, PeerLimits};
 use super::credit::CreditWindow;
 use super::receive_half::{FreedMemory, ReceiveHalf, StreamSegment};
 use super::send_half::{OutgoingMessage, SendHalf};
-use super::{LinkUsage, PortShared};
 use crate::ReadinessEdges;
 use crate::device::{Device, QueuePairId, WorkRequestId};
 use crate::fault::ConnectionFault;
@@ -15,7 +15,7 @@ use crate::limits::{
 use crate::wire::{
     Hello, MessageHeader, MessageKind, RendezvousDescriptor, decode_close, decode_done, encode_close, encode_done,
 };
-use link::PeerAddress;
+use link::{PeerAddress, RdmaUsage};
 use slab::BlockMut;
 use std::time::Duration;
 
@@ -576,13 +576,18 @@ impl Connection {
         self.mark_dirty(shared);
     }
 
-    pub fn usage(&self) -> LinkUsage {
-        LinkUsage {
+    pub fn usage(&self) -> RdmaUsage {
+        RdmaUsage {
             credits_left: self.credits.left(),
+            credits_granted: self.credits.window(),
             credits_owed: self.credits.owed(),
             unread_messages: self.credits.unread(),
             send_slots_used: self.send_half.slots_used(),
             grants: self.send_half.offer_count(),
+            granted_bytes: self.send_half.offered_bytes,
+            open_rendezvous: self.receive_half.open_rendezvous,
+            offered_bytes: self.send_half.offered_bytes_total,
+            read_bytes: self.receive_half.read_bytes_total,
         }
     }
 }

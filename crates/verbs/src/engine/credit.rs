@@ -40,6 +40,11 @@ impl CreditWindow {
         }
     }
 
+    /// Messages that we might send at first.
+    pub fn window(&self) -> u16 {
+        self.window
+    }
+
     /// Messages we may send.
     pub fn left(&self) -> u16 {
         self.left

@@ -5,7 +5,7 @@
 use super::connection::Connection;
 use super::connection_state::ConnectionPhase;
 use super::port_shared::{LANDING, RECEIVE};
-use super::{LinkUsage, PortShared, PortUsage};
+use super::{PortShared, PortUsage};
 use crate::device::{
     CompletionStatus, ConnectRequestId, ConnectionEvent, Device, DeviceError, QueuePairId, QueuePairLimits,
     WorkCompletion,
@@ -14,7 +14,7 @@ use crate::fault::ConnectionFault;
 use crate::limits::{COMPLETIONS_MAX, DEADLINE_CHECK_INTERVAL, HANDSHAKES_MAX, POLL_COMPLETIONS_MAX, TOKENS_MAX};
 use crate::wire::{Hello, RdmaToken, Reject, RejectReason, VERSION_MAX, VERSION_MIN};
 use crate::{LinkId, ReadinessEdges, TokenVerifier};
-use link::PeerAddress;
+use link::{PeerAddress, RdmaUsage};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -537,7 +537,7 @@ impl<D: Device> PortEngine<D> {
         }
     }
 
-    pub fn link_usage(&mut self, id: LinkId) -> LinkUsage {
-        self.with(id).map_or(LinkUsage::default(), |(connection, _)| connection.usage())
+    pub fn link_usage(&mut self, id: LinkId) -> RdmaUsage {
+        self.with(id).map_or(RdmaUsage::default(), |(connection, _)| connection.usage())
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct ReceiveHalf {
     pub read_in_flight: Option<ReadInFlight>,
     /// Rendezvous that are not read completely.
     pub open_rendezvous: u16,
+    /// Bytes that were read of all of them.
+    pub read_bytes_total: u64,
     /// The number of the peer's next rendezvous.
     pub next_number: u32,
     /// It waits for a landing block.
@@ -173,6 +175,7 @@ impl ReceiveHalf {
         let ReadInFlight { bytes, landing, .. } = self.read_in_flight.take()?;
         let Some(StreamSegment::Remote { descriptor, read }) = self.segments.front_mut() else { return None };
         *read += bytes;
+        self.read_bytes_total += u64::from(bytes);
         let number = descriptor.number;
         let whole = *read == descriptor.bytes;
         if whole {

@@ -35,6 +35,8 @@ pub(crate) struct SendHalf {
     /// Offers without a DONE. Their numbers are consecutive.
     offers: VecDeque<RendezvousOffer>,
     pub offered_bytes: usize,
+    /// Of all offers.
+    pub offered_bytes_total: u64,
     next_number: u32,
 }
 
@@ -127,6 +129,7 @@ impl SendHalf {
 
     pub fn add_offer(&mut self, offered: RendezvousOffer) {
         self.offered_bytes += offered.bytes;
+        self.offered_bytes_total += offered.bytes as u64;
         self.next_number = self.next_number.wrapping_add(1);
         self.offers.push_back(offered);
     }

@@ -238,7 +238,9 @@ fn cluster_tags(api: &Api) -> Outcome {
     api.set_cluster_tags(object(json!({"region": "here"})))?;
     let found = api.get_cluster_tags()?;
     ensure(found.0.get("region") == Some(&json!("here")), || format!("{found:?}"))?;
-    Ok(api.clear_cluster_tags()?)
+    api.clear_cluster_tags()?;
+    let found = api.get_cluster_tags()?;
+    ensure(found.0.is_empty(), || format!("{found:?}"))
 }
 
 fn import(api: &Api) -> Outcome {
