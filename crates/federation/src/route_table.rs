@@ -225,6 +225,7 @@ mod tests {
             durable: false,
             forced: false,
             dead_letter_exchange: None,
+            options: Default::default(),
         }
     }
 

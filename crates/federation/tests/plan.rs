@@ -6,11 +6,17 @@ use federation::{
 };
 
 fn key(peer: &str) -> LinkKey {
-    LinkKey { vhost: "/".into(), peer: peer.into() }
+    LinkKey::of_operator("/".into(), peer.into())
 }
 
 fn link(peer: &str) -> LinkSpec {
-    LinkSpec { key: key(peer), url: format!("amqp://a:b@{peer}").into(), user: "guest".into(), durable: false }
+    LinkSpec {
+        key: key(peer),
+        url: format!("amqp://a:b@{peer}").into(),
+        user: "guest".into(),
+        durable: false,
+        options: Default::default(),
+    }
 }
 
 fn route(kind: RouteKind) -> RouteSpec {
@@ -24,6 +30,7 @@ fn route(kind: RouteKind) -> RouteSpec {
         durable: false,
         forced: false,
         dead_letter_exchange: None,
+        options: Default::default(),
     }
 }
 
