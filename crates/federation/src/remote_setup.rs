@@ -137,7 +137,8 @@ impl RemoteSetup {
 
     /// The connection is gone, and the setup with it, except for what a confirmed route keeps at the source.
     pub fn disconnect(&mut self) {
-        if matches!(self.step, SetupStep::DeleteOldInternal | SetupStep::Consume | SetupStep::Running) {
+        let is_bound = matches!(self.step, SetupStep::DeleteOldInternal | SetupStep::Consume | SetupStep::Running);
+        if is_bound && self.internal.suffix != 0 {
             self.internal.old_suffix = Some(self.internal.suffix);
         }
         if !self.is_confirmed() {

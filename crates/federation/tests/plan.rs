@@ -47,6 +47,7 @@ fn outcome(commands: Result<Vec<FederationCommand>, PlanError>) -> String {
         FederationCommand::RemoveLink(key) => format!("-{}", key.peer),
         FederationCommand::AddRoute(key, route) => format!("+{} {}", key.peer, route.title()),
         FederationCommand::ReturnRoute(key, route) => format!("~{} {}", key.peer, route.title()),
+        FederationCommand::ChangeRoute(key, route) => format!("~{} {}", key.peer, route.title()),
         FederationCommand::RemoveRoute(key, route) => format!("-{} {}", key.peer, route.title()),
     };
     match commands {

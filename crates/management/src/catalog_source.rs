@@ -9,11 +9,12 @@ use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
     LoginCounts, QueueCounts, VhostCounts,
 };
+use crate::live_shovel::LiveShovel;
 use crate::planned_change::PlannedChange;
 use crate::runtime_counts::RuntimeCounts;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
 use catalog::{Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, VhostId, default_definitions};
-use definitions::UnusedSections;
+use definitions::{Json, UnusedSections};
 use std::collections::HashMap;
 use std::sync::Arc;
 use wire::RawProperties;
@@ -29,6 +30,7 @@ pub struct CatalogSource {
     pub channels: Vec<LiveChannel>,
     pub consumers: Vec<LiveConsumer>,
     pub federation_links: Vec<LiveFederationLink>,
+    pub shovels: Vec<LiveShovel>,
     pub runtime: RuntimeCounts,
     pub now_ms: u64,
     /// Of a sequence that everybody knows.
@@ -64,6 +66,7 @@ impl CatalogSource {
             channels: Vec::new(),
             consumers: Vec::new(),
             federation_links: Vec::new(),
+            shovels: Vec::new(),
             runtime: RuntimeCounts::default(),
             now_ms: 0,
             random: 0,
@@ -172,6 +175,14 @@ impl Source for CatalogSource {
 
     fn federation_links(&self) -> &[LiveFederationLink] {
         &self.federation_links
+    }
+
+    fn shovels(&self) -> &[LiveShovel] {
+        &self.shovels
+    }
+
+    fn check_parameter(&self, _: &str, _: &str, _: &str, _: &Json) -> Result<(), String> {
+        Ok(())
     }
 
     fn find_route(

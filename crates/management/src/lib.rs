@@ -27,6 +27,7 @@ mod changes;
 mod definition_views;
 mod definitions_file;
 mod direct_requests;
+mod federation_upstream;
 mod found_route;
 mod got_message;
 mod health;
@@ -34,6 +35,7 @@ mod json_object;
 pub mod limits;
 mod list_request;
 mod live;
+mod live_shovel;
 mod live_views;
 mod login_checks;
 mod login_sessions;
@@ -44,6 +46,7 @@ mod metrics_request;
 mod metrics_stream;
 mod object_history;
 mod page_files;
+mod parameter_fields;
 pub mod percent;
 mod planned_change;
 mod query;
@@ -63,10 +66,13 @@ mod sample_ring;
 mod sampled_object;
 mod server;
 mod session_cookie;
+mod shovel_parameter;
+mod shovel_view;
 mod site;
 mod source;
 mod stalled_stream;
 mod statistics_history;
+mod upstream_choice;
 mod viewer;
 
 pub use access::{AccessDecision, AccessTags, decide};
@@ -74,8 +80,10 @@ pub use answer::{Answer, AnswerBody};
 pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
 pub use api_error::ApiError;
 pub use catalog_source::CatalogSource;
+pub use changes::parameters::{PARAMETER_PAUSED, PARAMETER_USER};
 pub use changes::plan;
 pub use direct_requests::{DirectAnswer, DirectRequest, DirectRequestQueue, DirectRequests};
+pub use federation_upstream::{FederationUpstream, UPSTREAM, UPSTREAM_SET, UpstreamOptions, UpstreamSetEntry};
 pub use got_message::GotMessage;
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
@@ -83,6 +91,7 @@ pub use live::{
     LiveConsumer, LiveFederationLink, LoginCounts, MessageCounts, NodeResourceRates, NodeResources, QueueCounts,
     RatedCount, VhostCounts, WaitingMessages,
 };
+pub use live_shovel::{LiveShovel, LiveShovelEnd};
 pub use login_checks::{Credentials, LoginChecks};
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};
 pub use planned_change::{
@@ -98,5 +107,7 @@ pub use routes::ROUTES;
 pub use row_list::RowList;
 pub use runtime_counts::{RdmaCounts, RuntimeCounts, ShardCounts, TimeCounts};
 pub use server::{HttpListener, ServedRoutes, ServerStop, ServerStopper, TlsConfigSource, serve};
+pub use shovel_parameter::{DeleteAfter, SHOVEL, ShovelEnd, ShovelParameter, ShovelPlace};
 pub use source::{Action, ActionKind, ActionOutcome, ActionReply, Source};
+pub use upstream_choice::{ALL_UPSTREAMS, UpstreamChoice};
 pub use viewer::Viewer;

@@ -71,6 +71,13 @@ impl FederationLinks {
             }
             FederationCommand::AddRoute(key, spec) => self.add_route(&key, spec, false, cx),
             FederationCommand::ReturnRoute(key, spec) => self.add_route(&key, spec, true, cx),
+            FederationCommand::ChangeRoute(key, spec) => {
+                if let Some(id) = self.table.find(&key, spec.direction)
+                    && self.table.get_mut(id).is_some_and(|link| link.session.routes.change(spec))
+                {
+                    self.restart_link(id, "a route has other terms", cx);
+                }
+            }
             FederationCommand::RemoveRoute(key, spec) => {
                 if let Some(link) = self.table.find(&key, spec.direction).and_then(|id| self.table.get_mut(id)) {
                     link.remove_route(&spec, cx);
