@@ -30,7 +30,7 @@ fn taken(broker: &ApiBroker, queue: &str, count: usize) -> Vec<Value> {
 #[test]
 fn shovels_pull_and_push_over_restarts_and_are_paused_restarted_and_deleted() {
     let folder = TempFolder::new("shovels");
-    let (far, near) = (ApiHost::new(&folder, "far"), ApiHost::new(&folder, "near"));
+    let (mut far, mut near) = (ApiHost::new(&folder, "far"), ApiHost::new(&folder, "near"));
     let (other, broker) = (far.start(), near.start());
     // From a queue there to one here; neither is there yet.
     put(
@@ -81,7 +81,7 @@ fn shovels_pull_and_push_over_restarts_and_are_paused_restarted_and_deleted() {
         assert!(message["properties"]["headers"].is_null(), "no header without being asked to: {message}");
     }
     // The other broker ends: nothing is lost of what comes meanwhile.
-    drop(other);
+    other.stop();
     let down = until_state(&broker, "push", "terminated");
     assert!(down["reason"].as_str().is_some_and(|why| !why.is_empty()), "{down}");
     broker.publish("amq.default", "to-push", "kept here");
@@ -94,7 +94,7 @@ fn shovels_pull_and_push_over_restarts_and_are_paused_restarted_and_deleted() {
     // This broker ends: its shovels are there again.
     broker.done("PUT", "/api/shovels/vhost/%2F/pull/pause", &Value::Null);
     assert_eq!(broker.get("/api/shovels/%2F/pull").json()["state"], "paused");
-    drop(broker);
+    broker.stop();
     other.publish("amq.topic", "log.far", "kept there");
     other.publish("amq.default", "out", "waits");
     let broker = near.start();
@@ -135,7 +135,7 @@ fn shovels_pull_and_push_over_restarts_and_are_paused_restarted_and_deleted() {
 #[test]
 fn a_shovel_ends_after_so_many_messages_and_moves_no_more() {
     let folder = TempFolder::new("ending-shovels");
-    let (far, near) = (ApiHost::new(&folder, "far"), ApiHost::new(&folder, "near"));
+    let (mut far, mut near) = (ApiHost::new(&folder, "far"), ApiHost::new(&folder, "near"));
     let (other, broker) = (far.start(), near.start());
     let numbers = |from: u32, to: u32| (from..to).map(|number| number.to_string()).collect::<Vec<_>>();
     let fill = |at: &ApiBroker, queue: &str| {

@@ -3,23 +3,27 @@
 use super::TempFolder;
 use super::federation::free_port;
 use super::management::{ApiBroker, GUEST, request};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// A broker with a name, a folder and an address of its own.
 pub(super) struct ApiHost<'a> {
     folder: &'a TempFolder,
     name: &'static str,
+    /// A free one at the first start.
     pub listen: String,
 }
 
 impl<'a> ApiHost<'a> {
     pub fn new(folder: &'a TempFolder, name: &'static str) -> Self {
-        ApiHost { folder, name, listen: free_port() }
+        ApiHost { folder, name, listen: "127.0.0.1:0".to_owned() }
     }
 
-    pub fn start(&self) -> ApiBroker {
+    pub fn start(&mut self) -> ApiBroker {
         let state = self.folder.path(self.name);
-        ApiBroker::start_at(&self.listen, &["--state", &state, "--cluster-name", self.name])
+        let broker = ApiBroker::start_at(&self.listen, &["--state", &state, "--cluster-name", self.name]);
+        self.listen.clone_from(&broker.process.address);
+        broker
     }
 
     pub fn url(&self) -> String {
@@ -61,6 +65,13 @@ impl ApiBroker {
         serde_json::from_str(&body).expect("a list")
     }
 
+    /// Ends the broker in an orderly way: a crash may bring back what was acknowledged last.
+    pub fn stop(self) {
+        self.process.signal(Signal::TERM);
+        let (status, log) = self.process.end();
+        assert_eq!(status, Some(0), "{log}");
+    }
+
     pub fn has(&self, target: &str) -> bool {
         self.get(target).status == 200
     }
@@ -74,7 +85,7 @@ fn bind(broker: &ApiBroker, exchange: &str, queue: &str, key: &str) {
 #[test]
 fn a_policy_federates_exchanges_until_it_goes_and_over_restarts_of_either_broker() {
     let folder = TempFolder::new("upstreams");
-    let (there, here) = (ApiHost::new(&folder, "upstream"), ApiHost::new(&folder, "downstream"));
+    let (mut there, mut here) = (ApiHost::new(&folder, "upstream"), ApiHost::new(&folder, "downstream"));
     let (upstream, downstream) = (there.start(), here.start());
     let value = json!({"uri": there.url(), "prefetch-count": 50, "reconnect-delay": 0.2});
     downstream.done("PUT", "/api/parameters/federation-upstream/%2F/up", &json!({"value": value}));
@@ -119,12 +130,12 @@ fn a_policy_federates_exchanges_until_it_goes_and_over_restarts_of_either_broker
     assert_eq!(seen[0]["value"]["uri"], format!("amqp://guest:***@{}", there.listen));
     // The downstream restarts. What comes meanwhile waits at the upstream.
     drop(client);
-    drop(downstream);
+    downstream.stop();
     upstream.publish("fed.x", "eu.2", "second");
     let downstream = here.start();
     assert_eq!(downstream.next("q")["payload"], "second");
     // The upstream restarts.
-    drop(upstream);
+    upstream.stop();
     downstream.wait_for("/api/federation-links/state/down", "a link that is down", |all| all[0]["status"] == "error");
     let upstream = there.start();
     downstream.wait_for("/api/federation-links", "a link that runs again", is_running);
@@ -146,7 +157,7 @@ fn a_policy_federates_exchanges_until_it_goes_and_over_restarts_of_either_broker
 #[test]
 fn sets_give_upstreams_other_terms_and_a_link_goes_with_its_upstream_or_its_exchange() {
     let folder = TempFolder::new("upstream-sets");
-    let (there, here) = (ApiHost::new(&folder, "there"), ApiHost::new(&folder, "here"));
+    let (mut there, mut here) = (ApiHost::new(&folder, "there"), ApiHost::new(&folder, "here"));
     let (upstream, downstream) = (there.start(), here.start());
     upstream.done("PUT", "/api/exchanges/%2F/source", &json!({"type": "fanout", "durable": true}));
     for name in ["a", "b"] {
