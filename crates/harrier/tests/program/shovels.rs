@@ -2,7 +2,7 @@
 
 use super::management::ApiBroker;
 use super::upstreams::ApiHost;
-use super::{TempFolder, output, wait_until};
+use super::{BrokerProcess, TempFolder, output, wait_until};
 use serde_json::{Value, json};
 
 const HERE: &str = "amqp:///%2F";
@@ -236,4 +236,39 @@ fn what_a_shovel_cannot_do_is_refused_with_a_reason_and_in_whose_name_it_acts() 
     let file = json!({"parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": value["value"]}]});
     broker.done("POST", "/api/definitions", &file);
     until_state(&broker, "s", "running");
+}
+
+#[test]
+fn shovels_need_no_address_of_the_api_and_follow_what_is_read_again() {
+    let folder = TempFolder::new("shovels-of-a-file");
+    let (file, state) = (folder.path("definitions.json"), folder.path("state"));
+    let describe = |name: &str| {
+        let value = json!({"src-uri": HERE, "src-queue": format!("from-{name}"), "dest-uri": HERE,
+                           "dest-queue": format!("to-{name}")});
+        let shovel = json!({"component": "shovel", "vhost": "/", "name": name, "value": value});
+        let told = json!({"parameters": [shovel]});
+        std::fs::write(&file, told.to_string()).expect("written");
+    };
+    describe("a");
+    let words = ["--listen", "127.0.0.1:0", "--management-listen", "none", "--metrics-listen", "none"];
+    let broker = BrokerProcess::start(&[&words[..], &["--state", &state, "--definitions", &file]].concat());
+    let moved = |name: &str| {
+        let mut client = client::Client::connect(&format!("amqp://{}", broker.address)).expect("connects");
+        let channel = client.open_channel().expect("a channel");
+        let (from, to) = (format!("from-{name}"), format!("to-{name}"));
+        let options = client::QueueOptions { durable: true, ..Default::default() };
+        client.declare_queue(channel, &from, &options).expect("declared");
+        client.publish(channel, &client::Publish::to("", &from), b"m").expect("published");
+        client.declare_queue(channel, &to, &options).expect("declared");
+        let taken = || client.get(channel, &to, true).expect("asked").is_some();
+        wait_until("the message is moved", taken, || to.clone());
+    };
+    moved("a");
+    describe("b");
+    broker.signal(rustix::process::Signal::HUP);
+    moved("b");
+    // What the file has no more is gone.
+    let url = format!("amqp://guest:guest@{}", broker.address);
+    let listed = output(&["ctl", "--url", &url, "shovel_status", "-s", "name"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&listed), "b\n");
 }
