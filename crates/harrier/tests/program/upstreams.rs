@@ -21,7 +21,9 @@ impl<'a> ApiHost<'a> {
 
     pub fn start(&mut self) -> ApiBroker {
         let state = self.folder.path(self.name);
-        let broker = ApiBroker::start_at(&self.listen, &["--state", &state, "--cluster-name", self.name]);
+        // Queues, links and connections are on different shards.
+        let words = ["--state", &state, "--cluster-name", self.name, "--shards", "3"];
+        let broker = ApiBroker::start_at(&self.listen, &words);
         self.listen.clone_from(&broker.process.address);
         broker
     }
