@@ -49,9 +49,7 @@ fn route_id(link: &LinkStatus, route: Option<&RouteStatus>) -> String {
 
 /// The id of a federated object's link.
 pub fn object_id(object: &FederatedObject) -> String {
-    let FederatedObject { vhost, upstream, is_of_queue, name, upstream_name, .. } = object;
-    let text = format!("{vhost} upstream {upstream} {is_of_queue} {name} {upstream_name}");
-    format!("{:08x}", crc32c::crc32c(text.as_bytes()))
+    format!("{:08x}", crc32c::crc32c(object.identity().as_bytes()))
 }
 
 /// The link of a federated object.

@@ -4,6 +4,7 @@
 
 use crate::management::link_end::{EndReader, LinkEnd};
 use crate::management::parameter_entry::ParameterEntry;
+use crate::peer::encoded;
 use catalog::{Catalog, ExchangeKind, VhostId};
 use definitions::UnusedSections;
 use federation::{
@@ -12,7 +13,7 @@ use federation::{
 use management::{
     ALL_UPSTREAMS, FederationUpstream, UPSTREAM, UPSTREAM_SET, UpstreamChoice, UpstreamOptions, UpstreamSetEntry,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Queues under a policy for exchanges and queues that are told to be without a link.
 const REFUSED_QUEUES_MAX: usize = 1_000;
@@ -75,7 +76,19 @@ pub fn federated_objects(catalog: &Catalog, kept: &UnusedSections, addresses: &[
         Some(refused(catalog.vhost_name(queue.vhost), &upstream, (&queue.name, true), why))
     });
     objects.extend(queues.take(REFUSED_QUEUES_MAX));
+    // Entries of a set that come to the same count once.
+    let mut known = HashSet::new();
+    objects.retain(|object| known.insert(object.identity()));
     objects
+}
+
+impl FederatedObject {
+    /// What tells it from others.
+    pub fn identity(&self) -> String {
+        let FederatedObject { vhost, upstream, is_of_queue, name, upstream_name, .. } = self;
+        let escaped = [vhost, upstream, name, upstream_name].map(|part| encoded(part));
+        format!("{} {is_of_queue}", escaped.join(" "))
+    }
 }
 
 /// Checks whether the broker can do what a sound upstream says.
@@ -204,5 +217,75 @@ fn refused(vhost: &str, upstream: &str, (name, is_of_queue): (&str, bool), why: 
         upstream_name: name.to_owned(),
         uri: String::new(),
         route: Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::federated_objects;
+    use catalog::{AllPolicies, ApplyTo, Catalog, CatalogLimits, Name, Policy, default_definitions};
+    use definitions::{Json, UnusedSections};
+    use wire::{Table, Value};
+
+    fn catalog(key: &str, value: &str) -> Catalog {
+        let mut catalog = Catalog::new(CatalogLimits::default());
+        for definition in default_definitions() {
+            catalog.execute(&definition).expect("sound");
+        }
+        let mut all = AllPolicies::of(&catalog);
+        all.put(
+            false,
+            Policy {
+                vhost: Name::from("/"),
+                name: Name::from("p"),
+                pattern: "^amq.(topic|fanout)$".into(),
+                apply_to: ApplyTo::All,
+                priority: 0,
+                definition: Table::new().with(key, Value::text(value)).expect("short"),
+            },
+        );
+        catalog.execute(&all.definition()).expect("sound");
+        while catalog.has_unfinished() {
+            catalog.execute(&catalog::Definition::Finish).expect("sound");
+        }
+        catalog
+    }
+
+    fn parameters() -> UnusedSections {
+        let text = r#"{"parameters":[
+            {"component":"federation-upstream","vhost":"/","name":"a","value":{"uri":"amqp://h1"}},
+            {"component":"federation-upstream","vhost":"/","name":"b","value":{"uri":"amqp://h2","max-hops":3}},
+            {"component":"federation-upstream","vhost":"/","name":"odd","value":{"uri":"amqp://h3","colour":1}},
+            {"component":"federation-upstream","vhost":"none","name":"a","value":{"uri":"amqp://h4"}},
+            {"component":"federation-upstream-set","vhost":"/","name":"s","value":
+                [{"upstream":"a"},{"upstream":"a","exchange":"amq.topic"},{"upstream":"a","exchange":"x"},
+                 {"upstream":"none"}]}]}"#;
+        UnusedSections::from_json(Json::read(text.as_bytes()).expect("JSON")).expect("sections")
+    }
+
+    /// Upstream, exchange there, and hops or why there is no route, of `amq.topic`.
+    fn of_topic(key: &str, value: &str) -> Vec<String> {
+        let objects = federated_objects(&catalog(key, value), &parameters(), &[]);
+        let told = objects.iter().filter(|object| object.name == "amq.topic").map(|object| {
+            let end = match &object.route {
+                Ok((link, route)) => format!("{} {}", link.url, route.hops_max),
+                Err(why) => why.clone(),
+            };
+            format!("{} {} {end}", object.upstream, object.upstream_name)
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn a_policy_chooses_one_upstream_a_set_all_or_those_of_a_pattern() {
+        let (a, b) = ("a amq.topic amqp://h1/%2F 1", "b amq.topic amqp://h2/%2F 3");
+        let odd = "odd amq.topic Unrecognised terms colour in federation-upstream";
+        assert_eq!(of_topic("federation-upstream", "a"), [a]);
+        assert_eq!(of_topic("federation-upstream", "none"), [""; 0]);
+        assert_eq!(of_topic("federation-upstream-set", "all"), [a, b, odd]);
+        assert_eq!(of_topic("federation-upstream-set", "s"), [a, "a x amqp://h1/%2F 1"], "the same once");
+        assert_eq!(of_topic("federation-upstream-set", "none"), [""; 0]);
+        assert_eq!(of_topic("federation-upstream-pattern", "^.$"), [a, b]);
+        assert_eq!(of_topic("alternate-exchange", "x"), [""; 0]);
     }
 }
