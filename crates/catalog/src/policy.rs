@@ -163,9 +163,10 @@ const KEYS: &[PolicyKey] = &[
     idle("ha-sync-batch-size", PolicyValueKind::Anything),
     idle("ha-promote-on-shutdown", PolicyValueKind::Anything),
     idle("ha-promote-on-failure", PolicyValueKind::Anything),
-    idle("federation-upstream", PolicyValueKind::Anything),
-    idle("federation-upstream-set", PolicyValueKind::Anything),
-    idle("federation-upstream-pattern", PolicyValueKind::Anything),
+    // Those who make links of them read them.
+    key("federation-upstream", PolicyValueKind::Anything),
+    key("federation-upstream-set", PolicyValueKind::Anything),
+    key("federation-upstream-pattern", PolicyValueKind::Anything),
 ];
 
 fn known(name: &str) -> Option<&'static PolicyKey> {

@@ -24,8 +24,13 @@ impl PolicyPattern {
         compiled.as_ref().map_err(String::as_str)
     }
 
+    /// Why it is none, if so.
+    pub fn fault(&self) -> Option<&str> {
+        self.compiled().err()
+    }
+
     /// Whether it is somewhere in a name; a pattern that is none is in no name.
-    pub(crate) fn is_in(&self, name: &[u8]) -> bool {
+    pub fn is_in(&self, name: &[u8]) -> bool {
         self.compiled().is_ok_and(|pattern| pattern.is_in(name))
     }
 }

@@ -125,6 +125,7 @@ const POLICY_KEYS: &[TableKey] = &[
         "definition",
         "table",
         "What it says: message-ttl, expires, max-length, max-length-bytes, overflow, dead-letter-exchange, \
-         dead-letter-routing-key, delivery-limit, alternate-exchange. RabbitMQ's other keys are accepted and have no effect.",
+         dead-letter-routing-key, delivery-limit, alternate-exchange, federation-upstream, federation-upstream-set, \
+         federation-upstream-pattern. RabbitMQ's other keys are accepted and have no effect.",
     ),
 ];

@@ -142,10 +142,16 @@ pub fn read(text: &[u8]) -> Result<DefinitionsFile, Vec<DefinitionsFault>> {
 pub(crate) const OPERATOR_POLICY: &str = "operator_policy";
 pub(crate) const VHOST_LIMITS: &str = "vhost-limits";
 
-fn has_effect(parameter: &Json) -> bool {
-    let Json::Object(fields) = parameter else { return true };
-    let component = fields.iter().find(|(name, _)| name == "component").map(|(_, component)| component);
-    [OPERATOR_POLICY, VHOST_LIMITS].iter().any(|known| component == Some(&Json::text(known)))
+/// Those that are kept as they are written, and that the broker's program makes links of.
+const OF_LINKS: [&str; 3] = ["federation-upstream", "federation-upstream-set", "shovel"];
+
+fn is_of(parameter: &Json, components: &[&str]) -> bool {
+    let component = parameter.get("component");
+    components.iter().any(|known| component == Some(&Json::text(known)))
+}
+
+fn is_read_here(parameter: &Json) -> bool {
+    !matches!(parameter, Json::Object(_)) || is_of(parameter, &[OPERATOR_POLICY, VHOST_LIMITS])
 }
 
 /// Sections about the file and its origin.
@@ -184,12 +190,14 @@ impl DefinitionsFile {
         };
         let (items, kept): (Vec<_>, Vec<_>) = items.into_iter().enumerate().partition(|(_, item)| match name {
             "global_parameters" => false,
-            "parameters" => has_effect(item),
+            "parameters" => is_read_here(item),
             _ => true,
         });
         if !kept.is_empty() {
-            let count = kept.len();
-            self.warnings.push(format!(".{name}: {count} kept, but without effect in this broker"));
+            let count = kept.iter().filter(|(_, item)| !is_of(item, &OF_LINKS)).count();
+            if count > 0 {
+                self.warnings.push(format!(".{name}: {count} kept, but without effect in this broker"));
+            }
             self.kept.push((name.to_owned(), kept.into_iter().map(|(_, item)| item).collect()));
         }
         for (at, item) in &items {

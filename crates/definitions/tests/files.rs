@@ -194,7 +194,8 @@ fn policies_and_limits_go_in_and_out() {
             {"vhost": "b", "component": "operator_policy", "name": "o", "value":
                 {"pattern": "", "apply-to": "queues", "priority": -1, "definition": {"expires": 60000}}},
             {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 7}},
-            {"vhost": "/", "component": "shovel", "name": "s", "value": {}}
+            {"vhost": "/", "component": "shovel", "name": "s", "value": {}},
+            {"vhost": "/", "component": "mqtt", "name": "m", "value": {}}
         ]
     }"#;
     let (catalog, warnings) = load(text).expect("sound");

@@ -65,7 +65,7 @@ impl BindingRequests {
         out: &mut Outbound,
         pool: &Pool,
     ) {
-        let (destination, source) = (short(internal), short(spec.exchange.as_bytes()));
+        let (destination, source) = (short(internal), short(spec.source_exchange().as_bytes()));
         let no_wait = true;
         if let RouteKind::Static { key } = &spec.kind {
             let routing_key = short(key.as_bytes());

@@ -20,6 +20,8 @@ pub enum FederationCommand {
     /// Adds a route that existed before this broker restarted: it takes nothing until the brokers downstream have had the time to
     /// request their bindings again (`limits::RETURN_WAIT`).
     ReturnRoute(LinkKey, RouteSpec),
+    /// Gives a route another credit, key or end: its link connects again, and what waits for it at the source is kept.
+    ChangeRoute(LinkKey, RouteSpec),
     /// Removes a route and what it has declared at the other end.
     RemoveRoute(LinkKey, RouteSpec),
 }
@@ -33,6 +35,7 @@ impl FederationCommand {
             | FederationCommand::RemoveLink(key)
             | FederationCommand::AddRoute(key, _)
             | FederationCommand::ReturnRoute(key, _)
+            | FederationCommand::ChangeRoute(key, _)
             | FederationCommand::RemoveRoute(key, _) => key,
         }
     }

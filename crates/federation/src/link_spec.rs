@@ -1,5 +1,20 @@
 //! Links and routes as an operator specifies them, in the vocabulary of qpid-route with some additions.
 
+use crate::RouteOptions;
+use std::time::Duration;
+
+/// What has made a link. Links of different origins may lead to the same broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LinkOrigin {
+    /// An operator, by `harrier route`: it is in the `FederationPlan`.
+    #[default]
+    Operator,
+    /// The parameter `federation-upstream` of this name, in the link's virtual host.
+    Upstream(Box<str>),
+    /// The parameter `shovel` of this virtual host and name.
+    Shovel { vhost: Box<str>, name: Box<str> },
+}
+
 /// Identifies a link of one broker, whatever its direction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkKey {
@@ -7,6 +22,23 @@ pub struct LinkKey {
     pub vhost: Box<str>,
     /// The other broker's address as clients write it, without a password.
     pub peer: Box<str>,
+    pub origin: LinkOrigin,
+}
+
+impl LinkKey {
+    /// Of a link that an operator makes.
+    pub fn of_operator(vhost: Box<str>, peer: Box<str>) -> Self {
+        LinkKey { vhost, peer, origin: LinkOrigin::Operator }
+    }
+}
+
+/// What parameters may say of a link, beyond what `harrier route` does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// Further addresses of the same broker or cluster, which are tried in turn.
+    pub other_urls: Vec<Box<str>>,
+    /// The wait between two tries, instead of one that grows.
+    pub reconnect_delay: Option<Duration>,
 }
 
 /// A link: a connection to another broker that is made again whenever it breaks.
@@ -19,6 +51,7 @@ pub struct LinkSpec {
     pub user: Box<str>,
     /// It survives a restart of this broker.
     pub durable: bool,
+    pub options: LinkOptions,
 }
 
 /// The direction of messages, seen from the broker that dials.
@@ -53,7 +86,8 @@ pub enum RouteKind {
 /// A route: messages from the source to an exchange of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSpec {
-    /// The exchange, which has the same name at both ends. That of a queue route is the destination's.
+    /// The exchange, which has the same name at both ends unless the options say otherwise. That of a queue route is the
+    /// destination's.
     pub exchange: Box<str>,
     pub kind: RouteKind,
     pub direction: RouteDirection,
@@ -70,11 +104,52 @@ pub struct RouteSpec {
     /// The exchange at the source that gets what the route gives up because the destination refuses it for good. A queue route has
     /// none: its queue has a dead letter exchange of its own.
     pub dead_letter_exchange: Option<Box<str>>,
+    pub options: RouteOptions,
 }
 
 impl RouteSpec {
     /// Whether two routes of a link would carry the same messages, of which there may be only one.
     pub fn carries_same(&self, other: &Self) -> bool {
-        self.exchange == other.exchange && self.kind == other.kind && self.direction == other.direction
+        self.exchange == other.exchange
+            && self.kind == other.kind
+            && self.direction == other.direction
+            && self.options.source_exchange == other.options.source_exchange
+    }
+
+    /// The exchange at the source. A queue route has none, and this is the destination's.
+    pub fn source_exchange(&self) -> &str {
+        self.options.source_exchange.as_deref().unwrap_or(&self.exchange)
+    }
+
+    /// The exchange at the broker that dials.
+    pub fn local_exchange(&self) -> &str {
+        match self.direction {
+            RouteDirection::Pull => &self.exchange,
+            RouteDirection::Push => self.source_exchange(),
+        }
+    }
+
+    /// The exchange at the other broker.
+    pub fn remote_exchange(&self) -> &str {
+        match self.direction {
+            RouteDirection::Pull => self.source_exchange(),
+            RouteDirection::Push => &self.exchange,
+        }
+    }
+
+    /// The queue at the other broker that the route consumes, or that it leads to by the default exchange and a key of its own.
+    pub fn remote_queue(&self) -> Option<&str> {
+        match (self.direction, &self.kind) {
+            (RouteDirection::Pull, RouteKind::Queue { queue }) => Some(queue),
+            (RouteDirection::Pull, _) => None,
+            (RouteDirection::Push, _) if self.exchange.is_empty() => self.options.destination_key.as_deref(),
+            (RouteDirection::Push, _) => None,
+        }
+    }
+
+    /// Whether messages carry a trace of the brokers that they pass, and are dropped where they have been before. Those of shovels do
+    /// not: they go wherever the operator sends them.
+    pub fn is_traced(&self) -> bool {
+        self.options.shovel.is_none()
     }
 }

@@ -68,6 +68,8 @@ pub struct RouteStatus {
     /// Messages that the destination refuses for good.
     pub given_up: u64,
     pub unacknowledged: u64,
+    /// It has an end, and has moved all that it should.
+    pub is_complete: bool,
     /// Messages that wait at the source, as of its last answer.
     pub lag: Option<u64>,
     /// How many bindings a dynamic route has requested of the source.

@@ -2,7 +2,7 @@
 //!
 //! Owns:   their names, and the methods that declare them, none of which is answered.
 
-use crate::remote_setup::queue_name;
+use crate::remote_setup::{internal_type, queue_name};
 use crate::setup_methods::{internal_arguments, queue_arguments, static_arguments};
 use crate::{AckMode, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use wire::method::{Method, exchange, queue};
@@ -23,6 +23,7 @@ struct LocalDefinitions {
     exchange: Box<str>,
     key: Box<str>,
     binding_arguments: Vec<u8>,
+    is_without_filter: bool,
     durable: bool,
     queue_arguments: Vec<u8>,
     internal_arguments: Vec<u8>,
@@ -45,11 +46,12 @@ impl LocalSetup {
         let durable = spec.durable && spec.ack == AckMode::Confirm;
         let definitions = LocalDefinitions {
             internal: [&*queue, b" A"].concat().into(),
-            exchange: spec.exchange.clone(),
+            exchange: spec.source_exchange().into(),
             key,
             binding_arguments: static_arguments(spec.forced).to_bytes(),
+            is_without_filter: !spec.is_traced(),
             durable,
-            queue_arguments: queue_arguments(!durable, spec.dead_letter_exchange.as_deref()).to_bytes(),
+            queue_arguments: queue_arguments(!durable, spec).to_bytes(),
             internal_arguments: internal_arguments(peer, spec.hops_max).to_bytes(),
         };
         LocalSetup { queue, definitions: Some(definitions) }
@@ -78,7 +80,7 @@ impl LocalSetup {
             .into(),
             1 => exchange::Declare {
                 exchange: internal,
-                kind: ShortStr::literal("x-federation-upstream"),
+                kind: internal_type(definitions.is_without_filter),
                 passive: false,
                 durable: true,
                 auto_delete: true,

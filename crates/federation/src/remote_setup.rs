@@ -5,8 +5,10 @@
 //!         are those of RabbitMQ's federation plugin.
 
 use crate::binding_requests::BindingRequests;
-use crate::setup_methods::{internal_arguments, passive_declare, queue_arguments, short, stamp_arguments};
-use crate::{AckMode, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
+use crate::setup_methods::{
+    durable_declare, internal_arguments, passive_declare, queue_arguments, short, stamp_arguments,
+};
+use crate::{AckMode, BrokerIdentity, RouteDirection, RouteEnd, RouteKind, RouteSpec};
 use catalog::ExchangeDefinition;
 use session::Outbound;
 use slab::Pool;
@@ -22,8 +24,10 @@ pub(crate) enum SetupStep {
     FindExchange,
     /// Declares the exchange like the one here, where the source has none.
     DeclareExchange,
-    /// A passive `queue.declare` of the queue that a queue route consumes.
+    /// A passive `queue.declare` of the queue that a queue route consumes, or that a shovel leads to.
     FindQueue,
+    /// Declares that queue where there is none, if the route is to.
+    DeclareSharedQueue,
     /// Declares the route's own queue.
     DeclareQueue,
     /// Finds out whether there is an internal exchange with the first of its two names from before this broker restarted.
@@ -108,7 +112,10 @@ pub(crate) struct LinkParties<'a> {
     pub fanout_only: bool,
 }
 
-const UPSTREAM_TYPE: &str = "x-federation-upstream";
+/// The type of a route's internal exchange. One without a filter sends what has been at the destination, too.
+pub(crate) fn internal_type(is_without_filter: bool) -> ShortStr<'static> {
+    ShortStr::literal(if is_without_filter { "fanout" } else { "x-federation-upstream" })
+}
 
 impl RemoteSetup {
     /// A route that existed before this broker restarted is `delayed` until [`end_delay`](Self::end_delay).
@@ -130,7 +137,8 @@ impl RemoteSetup {
 
     /// The connection is gone, and the setup with it, except for what a confirmed route keeps at the source.
     pub fn disconnect(&mut self) {
-        if matches!(self.step, SetupStep::DeleteOldInternal | SetupStep::Consume | SetupStep::Running) {
+        let is_bound = matches!(self.step, SetupStep::DeleteOldInternal | SetupStep::Consume | SetupStep::Running);
+        if is_bound && self.internal.suffix != 0 {
             self.internal.old_suffix = Some(self.internal.suffix);
         }
         if !self.is_confirmed() {
@@ -159,26 +167,50 @@ impl RemoteSetup {
         self.spec.ack == AckMode::Confirm
     }
 
+    /// What the route's end leaves of its credit.
+    fn credit(&self) -> u16 {
+        let end = self.spec.options.shovel.as_ref().and_then(|shovel| shovel.end);
+        let left = match end {
+            Some(RouteEnd::Messages(messages)) => messages,
+            Some(RouteEnd::QueueLength) => self.lag.unwrap_or(u64::MAX),
+            None => u64::MAX,
+        };
+        self.spec.credit.min(u16::try_from(left.max(1)).unwrap_or(u16::MAX))
+    }
+
+    fn declares_queue(&self) -> bool {
+        self.spec.options.shovel.as_ref().is_some_and(|shovel| shovel.declares_queue)
+    }
+
     /// The step after this one.
     fn next_step(&self) -> SetupStep {
         let pulls = self.spec.direction == RouteDirection::Pull;
-        let of_queue = matches!(self.spec.kind, RouteKind::Queue { .. });
         let limited = self.is_confirmed() && self.spec.credit > 0;
         match self.step {
             SetupStep::NotStarted => SetupStep::OpenChannel,
-            SetupStep::OpenChannel if pulls && of_queue => SetupStep::FindQueue,
+            SetupStep::OpenChannel if self.spec.remote_queue().is_some() => SetupStep::FindQueue,
             SetupStep::OpenChannel => SetupStep::FindExchange,
             SetupStep::FindExchange | SetupStep::DeclareExchange if pulls => SetupStep::DeclareQueue,
-            SetupStep::FindExchange | SetupStep::DeclareExchange if self.is_confirmed() => SetupStep::Confirm,
+            SetupStep::FindExchange
+            | SetupStep::DeclareExchange
+            | SetupStep::FindQueue
+            | SetupStep::DeclareSharedQueue
+                if !pulls && self.is_confirmed() =>
+            {
+                SetupStep::Confirm
+            }
             SetupStep::FindExchange | SetupStep::DeclareExchange | SetupStep::Confirm => SetupStep::LocalSide,
+            SetupStep::FindQueue | SetupStep::DeclareSharedQueue if !pulls => SetupStep::LocalSide,
             SetupStep::DeclareQueue if self.is_confirmed() && self.internal.suffix == 0 => SetupStep::FindInternal,
             SetupStep::FindInternal if self.internal.renewal == Renewal::Completing => SetupStep::BindQueue,
             SetupStep::DeclareQueue | SetupStep::FindInternal => SetupStep::DeleteInternal,
             SetupStep::DeleteInternal => SetupStep::DeclareInternal,
             SetupStep::DeclareInternal => SetupStep::BindQueue,
             SetupStep::BindQueue if self.internal.renewal == Renewal::Replacing => SetupStep::Bind,
-            SetupStep::FindQueue | SetupStep::BindQueue if limited => SetupStep::Qos,
-            SetupStep::FindQueue | SetupStep::BindQueue | SetupStep::Qos => SetupStep::LocalSide,
+            SetupStep::FindQueue | SetupStep::DeclareSharedQueue | SetupStep::BindQueue if limited => SetupStep::Qos,
+            SetupStep::FindQueue | SetupStep::DeclareSharedQueue | SetupStep::BindQueue | SetupStep::Qos => {
+                SetupStep::LocalSide
+            }
             SetupStep::LocalSide if pulls => SetupStep::Bind,
             SetupStep::Bind if self.internal.old_suffix.is_some() => SetupStep::DeleteOldInternal,
             SetupStep::DeleteOldInternal if self.internal.renewal == Renewal::Completing => SetupStep::DeleteInternal,
@@ -258,6 +290,10 @@ impl RemoteSetup {
                 self.step = SetupStep::DeclareExchange;
                 true
             }
+            SetupStep::FindQueue if code == NOT_FOUND && self.declares_queue() => {
+                self.step = SetupStep::DeclareSharedQueue;
+                true
+            }
             SetupStep::FindInternal if code == NOT_FOUND => {
                 // It exists under the second name, or not at all.
                 self.internal.old_suffix = Some(b'B');
@@ -280,7 +316,7 @@ impl RemoteSetup {
         match self.step {
             SetupStep::NotStarted | SetupStep::OpenChannel | SetupStep::LocalSide | SetupStep::Closing => return false,
             SetupStep::FindExchange => {
-                let exchange = short(self.spec.exchange.as_bytes());
+                let exchange = short(self.spec.remote_exchange().as_bytes());
                 // The argument tells a destination that this connection is a link; other brokers ignore it.
                 let arguments = match self.spec.direction {
                     RouteDirection::Push => stamp_arguments(self.spec.forced).to_bytes(),
@@ -299,7 +335,7 @@ impl RemoteSetup {
                 let Some(local) = &self.local_exchange else { return false };
                 let arguments = local.arguments.as_deref().map(Table::to_bytes).unwrap_or_default();
                 let declare = exchange::Declare {
-                    exchange: short(self.spec.exchange.as_bytes()),
+                    exchange: short(self.spec.remote_exchange().as_bytes()),
                     kind: short(local.kind.name().as_bytes()),
                     passive: false,
                     durable: local.durable,
@@ -311,16 +347,20 @@ impl RemoteSetup {
                 send(out, declare.into());
             }
             SetupStep::FindQueue => {
-                if let RouteKind::Queue { queue } = &self.spec.kind {
+                if let Some(queue) = self.spec.remote_queue() {
                     send(out, passive_declare(queue.as_bytes()).into());
+                }
+            }
+            SetupStep::DeclareSharedQueue => {
+                if let Some(queue) = self.spec.remote_queue() {
+                    send(out, durable_declare(queue.as_bytes()).into());
                 }
             }
             SetupStep::DeclareQueue => {
                 let (is_confirmed, durable) = (self.is_confirmed(), self.spec.durable);
                 self.internal.prefix = queue_name(&self.spec, parties.own);
                 let name = if is_confirmed { self.internal.prefix.clone() } else { Box::default() };
-                let arguments =
-                    queue_arguments(is_confirmed && !durable, self.spec.dead_letter_exchange.as_deref()).to_bytes();
+                let arguments = queue_arguments(is_confirmed && !durable, &self.spec).to_bytes();
                 let declare = queue::Declare {
                     queue: short(&name),
                     passive: false,
@@ -359,7 +399,7 @@ impl RemoteSetup {
                 let arguments = internal_arguments(parties.own, self.spec.hops_max).to_bytes();
                 let declare = exchange::Declare {
                     exchange: short(&name),
-                    kind: ShortStr::literal(if parties.fanout_only { "fanout" } else { UPSTREAM_TYPE }),
+                    kind: internal_type(parties.fanout_only || !self.spec.is_traced()),
                     passive: false,
                     durable: true,
                     auto_delete: true,
@@ -396,7 +436,7 @@ impl RemoteSetup {
                 out.method(pool, self.channel, &delete.into());
             }
             SetupStep::Qos => {
-                let qos = basic::Qos { prefetch_size: 0, prefetch_count: self.spec.credit, global: false };
+                let qos = basic::Qos { prefetch_size: 0, prefetch_count: self.credit(), global: false };
                 send(out, qos.into());
             }
             SetupStep::Confirm => send(out, confirm::Select { no_wait: false }.into()),
@@ -468,12 +508,18 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// The name of a route's queue: what it collects, and for which broker.
 pub(crate) fn queue_name(spec: &RouteSpec, downstream: &BrokerIdentity) -> Box<[u8]> {
-    let mut name = format!("federation: {} -> {}", spec.exchange, downstream.cluster_name);
+    let mut name = match &spec.options.shovel {
+        None => format!("federation: {} -> {}", spec.source_exchange(), downstream.cluster_name),
+        Some(shovel) => format!("shovel: {}/{} -> {}", shovel.vhost, shovel.name, downstream.cluster_name),
+    };
     if let RouteKind::Static { key } = &spec.kind {
         name.push_str(&format!(" key {key}"));
     }
     if &*downstream.vhost != "/" {
         name.push_str(&format!(":vhost:{}", downstream.vhost));
+    }
+    if spec.options.shovel.is_none() && spec.source_exchange() != &*spec.exchange {
+        name.push_str(&format!(":exchange:{}", spec.exchange));
     }
     if name.len() <= NAME_BYTES_MAX {
         return name.into_bytes().into();

@@ -145,6 +145,12 @@ impl RouteTable {
         }
     }
 
+    /// Gives the route that carries the same other terms, from the next connection on. Returns whether there is one.
+    pub fn change(&mut self, spec: RouteSpec) -> bool {
+        let found = self.find(&spec).and_then(|route| self.get_mut(route));
+        found.map(|setup| setup.spec = spec).is_some()
+    }
+
     /// Sends changes of what a route requests of its source.
     pub fn send_bindings(&mut self, route: RouteId, out: &mut Outbound, pool: &Pool) {
         if let Some(setup) = self.get_mut(route)
@@ -225,6 +231,7 @@ mod tests {
             durable: false,
             forced: false,
             dead_letter_exchange: None,
+            options: Default::default(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Methods and arguments of the definitions that a route needs at its source.
 
-use crate::BrokerIdentity;
 use crate::limits::QUEUE_EXPIRES;
+use crate::{BrokerIdentity, RouteSpec};
 use catalog::arguments::{DEAD_LETTER_EXCHANGE, X_HARRIER_WINDOW};
+use std::time::Duration;
 use wire::method::queue;
 use wire::{ShortStr, Table, TableRef, Value};
 
@@ -25,6 +26,11 @@ pub(crate) fn passive_declare(name: &[u8]) -> queue::Declare<'_> {
     }
 }
 
+/// Declares a queue that is to be there, and survives a restart.
+pub(crate) fn durable_declare(name: &[u8]) -> queue::Declare<'_> {
+    queue::Declare { passive: false, durable: true, ..passive_declare(name) }
+}
+
 pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
     entries
         .into_iter()
@@ -40,10 +46,15 @@ pub(crate) fn stamp_arguments(needed: bool) -> Table {
     table([(X_HARRIER_WINDOW, Value::Bool(needed))])
 }
 
-/// The arguments of a route's queue.
-pub(crate) fn queue_arguments(expires: bool, dead_letter_exchange: Option<&str>) -> Table {
-    let expires_ms = expires.then(|| Value::I64(QUEUE_EXPIRES.as_millis() as i64));
-    let further = [("x-expires", expires_ms), (DEAD_LETTER_EXCHANGE, dead_letter_exchange.map(Value::text))];
+/// The arguments of the own queue of a route; `expires`: its durability does not keep it.
+pub(crate) fn queue_arguments(expires: bool, spec: &RouteSpec) -> Table {
+    let milliseconds = |time: Duration| Value::I64(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+    let expires_after = spec.options.queue_expires.or(expires.then_some(QUEUE_EXPIRES));
+    let further = [
+        ("x-expires", expires_after.map(milliseconds)),
+        ("x-message-ttl", spec.options.message_ttl.map(milliseconds)),
+        (DEAD_LETTER_EXCHANGE, spec.dead_letter_exchange.as_deref().map(Value::text)),
+    ];
     further.into_iter().fold(table([(INTERNAL_PURPOSE, Value::text(PURPOSE))]), |table, (name, value)| match value {
         Some(value) => table.with(name, value).expect("the names of arguments are short"),
         None => table,

@@ -7,9 +7,11 @@
 use crate::BrokerIdentity;
 use crate::limits::REPEAT_BYTES_MAX;
 use catalog::{MessageStamp, trace};
-use wire::{RawProperties, ShortStr, Table, TableRef, Value, ValueRef};
+use wire::{ListRef, RawProperties, ShortStr, Table, TableRef, Value, ValueRef};
 
 const RECEIVED_FROM: &str = "x-received-from";
+/// RabbitMQ's shovels put themselves in front of this list, if they are to.
+const SHOVELLED: &str = "x-shovelled";
 const LIST: u8 = b'A';
 const TABLE: u8 = b'F';
 
@@ -35,6 +37,10 @@ pub struct Tracer {
     removes_stamps: bool,
     /// The encoded hop, for a first delivery and for a redelivery.
     hop: [Box<[u8]>; 2],
+    /// The header whose list gets the hop; `None`: no list.
+    header: Option<&'static str>,
+    /// Messages that have been here before are dropped, and those that have passed too many brokers.
+    checks: bool,
     before: Vec<u8>,
     after: Vec<u8>,
     /// Properties without their user id.
@@ -68,6 +74,8 @@ impl Tracer {
             properties_bytes_max: usize::MAX,
             removes_stamps: false,
             hop: [hop(false), hop(true)],
+            header: Some(RECEIVED_FROM),
+            checks: true,
             before: Vec::new(),
             after: Vec::new(),
             anonymous: Vec::new(),
@@ -81,6 +89,21 @@ impl Tracer {
     #[must_use]
     pub fn of_queue(self, is_queue: bool) -> Self {
         Tracer { removes_stamps: is_queue, ..self }
+    }
+
+    /// For a shovel: forwards every message, with no trace but its own entry in front of `x-shovelled`, if it has one.
+    #[must_use]
+    pub fn of_shovel(self, entry: Option<&Table>) -> Self {
+        let mut hop = vec![TABLE];
+        entry.into_iter().for_each(|entry| entry.encode(&mut hop));
+        let hop: Box<[u8]> = hop.into();
+        Tracer {
+            hop: [hop.clone(), hop],
+            header: entry.map(|_| SHOVELLED),
+            checks: false,
+            removes_stamps: true,
+            ..self
+        }
     }
 
     /// Gives up messages whose properties would have more bytes.
@@ -131,8 +154,13 @@ impl Tracer {
         }
         let mut hops = 0;
         let mut verdict = TraceVerdict::Forward;
-        let trace = trace(properties);
-        for hop in trace.iter().flat_map(|trace| trace.iter().map_while(Result::ok)) {
+        let trace = match self.header {
+            Some(RECEIVED_FROM) => trace(properties),
+            Some(name) => list(properties, name),
+            None => None,
+        };
+        let checked = trace.iter().filter(|_| self.checks);
+        for hop in checked.flat_map(|trace| trace.iter().map_while(Result::ok)) {
             hops += 1;
             if let ValueRef::Table(hop) = hop
                 && is_own_hop(hop, &self.own)
@@ -140,15 +168,18 @@ impl Tracer {
                 verdict = TraceVerdict::Drop;
             }
         }
-        if hops >= self.hops_max {
+        if self.checks && hops >= self.hops_max {
             verdict = TraceVerdict::Drop;
         }
         self.after.clear();
         let hop = &self.hop[usize::from(redelivered)];
-        properties.rewrite(true, &mut self.after, |headers, out| {
-            write_trace(hop, trace.map_or(&[][..], |trace| trace.as_bytes()), out);
-            copy_without_trace(headers, out);
-        });
+        match self.header {
+            Some(name) => properties.rewrite(true, &mut self.after, |headers, out| {
+                write_trace(name, hop, trace.map_or(&[][..], |trace| trace.as_bytes()), out);
+                copy_without(name, headers, out);
+            }),
+            None => self.after.extend_from_slice(properties.as_bytes()),
+        }
         if verdict == TraceVerdict::Forward && self.after.len() > self.properties_bytes_max {
             verdict = TraceVerdict::TooLarge;
         }
@@ -167,8 +198,16 @@ fn is_own_hop(hop: TableRef<'_>, own: &BrokerIdentity) -> bool {
     has("cluster-name", &own.cluster_name) && has("vhost", &own.vhost)
 }
 
-fn write_trace(hop: &[u8], others: &[u8], out: &mut Vec<u8>) {
-    let name = RECEIVED_FROM.as_bytes();
+/// The list of a header.
+fn list<'a>(properties: RawProperties<'a>, name: &str) -> Option<ListRef<'a>> {
+    match properties.headers()?.get(name)? {
+        ValueRef::List(list) => Some(list),
+        _ => None,
+    }
+}
+
+fn write_trace(name: &str, hop: &[u8], others: &[u8], out: &mut Vec<u8>) {
+    let name = name.as_bytes();
     out.push(name.len() as u8);
     out.extend_from_slice(name);
     out.push(LIST);
@@ -178,15 +217,15 @@ fn write_trace(hop: &[u8], others: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(others);
 }
 
-fn copy_without_trace(headers: &[u8], out: &mut Vec<u8>) {
-    let is_trace = |name: ShortStr<'_>| name == RECEIVED_FROM;
+fn copy_without(list: &str, headers: &[u8], out: &mut Vec<u8>) {
+    let is_trace = |name: ShortStr<'_>| name == list;
     let table = TableRef::new(headers);
     if !table.iter().map_while(Result::ok).any(|(name, _)| is_trace(name)) {
         return out.extend_from_slice(headers);
     }
     // Properties of a message are validated when it arrives.
     let mut table = table.to_table().unwrap_or_default();
-    while table.remove(RECEIVED_FROM).is_some() {}
+    while table.remove(list).is_some() {}
     out.extend_from_slice(&table.to_bytes());
 }
 
@@ -223,6 +262,33 @@ mod tests {
                 assert_eq!(names(tracer.properties()), ["r"]);
             }
         }
+    }
+
+    #[test]
+    fn a_shovel_forwards_what_has_been_here_and_names_itself_only_if_it_is_to() {
+        let mut at_b = tracer("b", "a", 9);
+        assert_eq!(at_b.trace(RawProperties::EMPTY, false), TraceVerdict::Forward);
+        let traced = at_b.properties().as_bytes().to_vec();
+        let user_id = "mallory".try_into().ok();
+        let named = Properties { user_id, priority: Some(4), ..Properties::default() }.to_bytes();
+        let mut plain = tracer("a", "b", 1).of_shovel(None);
+        for _ in 0..2 {
+            assert_eq!(plain.trace(RawProperties::new(&traced), true), TraceVerdict::Forward);
+            assert_eq!(plain.properties().as_bytes(), traced, "as it was");
+        }
+        assert_eq!(plain.trace(RawProperties::new(&named), false), TraceVerdict::Forward);
+        assert_eq!((plain.properties().user_id(), plain.properties().priority()), (None, Some(4)));
+        let entry = Table::new().with("shovel-name", Value::text("s")).expect("short");
+        let mut naming = tracer("a", "b", 1).of_shovel(Some(&entry));
+        assert_eq!(naming.trace(RawProperties::new(&traced), false), TraceVerdict::Forward);
+        let once = naming.properties().as_bytes().to_vec();
+        assert_eq!(naming.trace(RawProperties::new(&once), false), TraceVerdict::Forward);
+        let after = naming.properties();
+        assert_eq!((after.validate(), names(after)), (Ok(()), vec!["a".to_owned()]));
+        let shovelled = super::list(after, "x-shovelled").expect("a list");
+        let of = |hop: wire::ValueRef<'_>| hop.as_table()?.get("shovel-name")?.as_bytes().map(<[u8]>::to_vec);
+        let found: Vec<_> = shovelled.iter().map(|hop| of(hop.expect("sound"))).collect();
+        assert_eq!(found, [Some(b"s".to_vec()), Some(b"s".to_vec())]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ fn spec(hops_max: u16, forced: bool) -> RouteSpec {
         durable: false,
         forced,
         dead_letter_exchange: None,
+        options: Default::default(),
     }
 }
 

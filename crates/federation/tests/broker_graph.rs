@@ -69,6 +69,7 @@ impl BrokerGraph {
             durable: false,
             forced: false,
             dead_letter_exchange: None,
+            options: Default::default(),
         };
         let edges = pairs.iter().map(|&(dest, source)| GraphEdge {
             dest,

@@ -103,6 +103,7 @@ impl CatalogPair {
             durable: false,
             forced,
             dead_letter_exchange: None,
+            options: Default::default(),
         };
         let identity = |name: &str| BrokerIdentity { cluster_name: name.into(), vhost: "/".into() };
         let mut propagation = BindingPropagation::new(identity("down"), &spec, 1);

@@ -6,11 +6,17 @@ use federation::{
 };
 
 fn key(peer: &str) -> LinkKey {
-    LinkKey { vhost: "/".into(), peer: peer.into() }
+    LinkKey::of_operator("/".into(), peer.into())
 }
 
 fn link(peer: &str) -> LinkSpec {
-    LinkSpec { key: key(peer), url: format!("amqp://a:b@{peer}").into(), user: "guest".into(), durable: false }
+    LinkSpec {
+        key: key(peer),
+        url: format!("amqp://a:b@{peer}").into(),
+        user: "guest".into(),
+        durable: false,
+        options: Default::default(),
+    }
 }
 
 fn route(kind: RouteKind) -> RouteSpec {
@@ -24,6 +30,7 @@ fn route(kind: RouteKind) -> RouteSpec {
         durable: false,
         forced: false,
         dead_letter_exchange: None,
+        options: Default::default(),
     }
 }
 
@@ -40,6 +47,7 @@ fn outcome(commands: Result<Vec<FederationCommand>, PlanError>) -> String {
         FederationCommand::RemoveLink(key) => format!("-{}", key.peer),
         FederationCommand::AddRoute(key, route) => format!("+{} {}", key.peer, route.title()),
         FederationCommand::ReturnRoute(key, route) => format!("~{} {}", key.peer, route.title()),
+        FederationCommand::ChangeRoute(key, route) => format!("~{} {}", key.peer, route.title()),
         FederationCommand::RemoveRoute(key, route) => format!("-{} {}", key.peer, route.title()),
     };
     match commands {

@@ -2,9 +2,11 @@
 
 use crate::admin_server::{AdminServer, FederationAdmin};
 use crate::default_folder::default_folder;
+use crate::dialler::Dialler;
 use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::management::{BrokerManagement, ClusterIdentity, ManagedBroker};
 use crate::options::options;
+use crate::own_process::OwnProcess;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
@@ -16,6 +18,7 @@ use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{TrySendError, sync_channel};
 use std::time::Instant;
 
@@ -170,7 +173,10 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     let disk_free_limit_bytes = options.store.as_ref().map_or(0, |store| store.disk_free_limit);
     let (asked, requests) = shard::request_channel();
     options.requests = Some(asked);
+    let own_process = OwnProcess::default();
+    options.dialler = Some(Arc::new(Dialler(own_process.clone())));
     let server = Server::start(options)?;
+    own_process.begin(server.admin());
     let federation = federation.with_addresses(server.addresses());
     let identity = ClusterIdentity { cluster_name: &cluster_name, store_id, shards };
     let facts = crate::management::broker_facts(&config, &machine, &identity, server.addresses(), tls.as_ref(), &bound);
@@ -179,6 +185,8 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         shared: server.shared(),
         ineffective: kept.clone(),
         facts,
+        cluster_name: cluster_name.clone(),
+        addresses: server.addresses().to_vec(),
         tls: [("amqp", &tls), ("https", &management_tls)]
             .into_iter()
             .filter_map(|(protocol, tls)| Some((protocol, tls.clone()?)))

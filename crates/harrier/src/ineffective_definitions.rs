@@ -3,6 +3,7 @@
 use crate::checked_text;
 use crate::state_folder::StateFolder;
 use definitions::{Json, UnusedSections};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Its name in the state folder.
@@ -15,6 +16,8 @@ pub struct IneffectiveDefinitions(Arc<Kept>);
 #[derive(Default)]
 struct Kept {
     sections: Mutex<UnusedSections>,
+    /// How often they have changed.
+    version: AtomicU64,
     /// Without a folder it ends with the broker.
     folder: Option<Arc<StateFolder>>,
 }
@@ -26,7 +29,11 @@ impl IneffectiveDefinitions {
     /// The file cannot be read, or is not what the broker has written.
     pub fn open(folder: Option<Arc<StateFolder>>) -> Result<Self, String> {
         let sections = folder.as_deref().map(load).transpose()?.unwrap_or_default();
-        Ok(IneffectiveDefinitions(Arc::new(Kept { sections: Mutex::new(sections), folder })))
+        Ok(IneffectiveDefinitions(Arc::new(Kept {
+            sections: Mutex::new(sections),
+            version: AtomicU64::new(0),
+            folder,
+        })))
     }
 
     fn sections(&self) -> MutexGuard<'_, UnusedSections> {
@@ -48,7 +55,13 @@ impl IneffectiveDefinitions {
             written.map_err(|error| format!("{} cannot be written: {error}", folder.path_of(FILE)))?;
         }
         *sections = changed;
+        self.0.version.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Another one once something has changed. Read it before what is kept: what changes meanwhile is found again.
+    pub fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
     }
 
     pub fn get(&self) -> UnusedSections {

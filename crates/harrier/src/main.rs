@@ -20,6 +20,7 @@ mod limits;
 mod log;
 mod management;
 mod options;
+mod own_process;
 mod peer;
 mod plan_file;
 mod policies;

@@ -8,16 +8,21 @@ mod broker_source;
 mod catalog_follower;
 mod clock;
 mod http_listeners;
+mod link_end;
 mod live_tables;
 mod log_totals;
 mod management_limits;
 mod node_history;
+mod parameter_entry;
+mod parameter_links;
 mod process_resources;
 mod rated;
 mod report_reader;
 mod route_links;
 mod runtime_totals;
 mod session_worker;
+mod shovel_route;
+mod upstream_routes;
 mod user_session;
 mod vhost_traffic;
 
@@ -30,6 +35,7 @@ use config::BrokerConfig;
 use link::TlsServer;
 use management::limits::ServerLimits;
 use management::{ApiOptions, BrokerFacts, DirectRequests, HttpListener, ServerStopper};
+use parameter_links::PARAMETERS;
 use report_reader::ReportReader;
 use session_worker::SessionWorker;
 use shard::{AdminHandle, SharedState};
@@ -43,6 +49,10 @@ pub struct ManagedBroker {
     pub shared: Arc<SharedState>,
     pub ineffective: IneffectiveDefinitions,
     pub facts: BrokerFacts,
+    /// What the broker is to others, whatever the cluster is called.
+    pub cluster_name: String,
+    /// Where it listens, in the notation of links.
+    pub addresses: Vec<String>,
     /// What protocols begin with whose listeners have these certificates.
     pub tls: Vec<(&'static str, TlsServer)>,
     pub memory_limit_bytes: u64,
@@ -59,7 +69,7 @@ impl ManagedBroker {
     }
 }
 
-/// The management API of a broker. Its threads start with the broker if it has an address, and otherwise when an administrator
+/// The management API of a broker. Its threads start with the broker if it has an address or parameters, and otherwise when an administrator
 /// first asks something that it answers. Clones are handles on the same.
 #[derive(Clone)]
 pub struct BrokerManagement(Arc<Mutex<ManagementState>>);
@@ -97,9 +107,11 @@ impl BrokerManagement {
             path_prefix: config.management_path_prefix.clone().unwrap_or_default(),
             hosts: config.management_hosts.clone(),
         };
-        let has_address = !bound.listeners.is_empty();
+        // Parameters make links, whoever asks.
+        let has_links = !broker.ineffective.get().section(PARAMETERS).is_empty();
+        let is_needed = has_links || !bound.listeners.is_empty();
         let parts = ManagementParts { listeners: bound.listeners, options, broker };
-        let state = match has_address {
+        let state = match is_needed {
             true => ManagementState::Running(ManagementThread::start(parts)?),
             false => ManagementState::Waiting(Box::new(parts)),
         };

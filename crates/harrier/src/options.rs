@@ -2,7 +2,6 @@
 //!
 //! Maps each setting to its option and unit. Defaults are in `config`, except those that only a process can know.
 
-use crate::dialler::Dialler;
 use crate::greeting::greeting;
 use crate::initial_definitions::initial;
 use crate::state_folder::StateFolder;
@@ -14,7 +13,6 @@ use definitions::Json;
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
 use shard::{ProcessMemory, ServerOptions, StoreOptions};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Server options of the broker with this name and this store, a catalog with its initial definitions, and the names of those that
@@ -72,7 +70,8 @@ pub fn options(
         },
         drain_timeout: seconds(config.drain_timeout_s),
         cluster_name: cluster_name.into(),
-        dialler: Some(Arc::new(Dialler)),
+        // The broker's program sets one that knows the process.
+        dialler: None,
         requests: None,
         store: store.map(|store| StoreOptions { definitions: begun.without_defaults, ..store }),
     };

@@ -79,11 +79,17 @@ fn read(text: &str) -> Result<FederationPlan, String> {
         };
         let url = entry("url")?;
         let parsed = Url::parse(url).map_err(|_| place("url: not the address of a broker".to_owned()))?;
-        let key = LinkKey { vhost: entry("vhost")?.into(), peer: peer(&parsed).into() };
+        let key = LinkKey::of_operator(entry("vhost")?.into(), peer(&parsed).into());
         if plan.link(&key).is_some() {
             return Err(place(format!("there are two links to {}", key.peer)));
         }
-        let spec = LinkSpec { key: key.clone(), url: url.into(), user: entry("user")?.into(), durable: true };
+        let spec = LinkSpec {
+            key: key.clone(),
+            url: url.into(),
+            user: entry("user")?.into(),
+            durable: true,
+            options: Default::default(),
+        };
         plan.add_link(spec, &[]).map_err(|why| place(why.to_string()))?;
         for (number, route) in list(link, "route").map_err(place)?.iter().enumerate() {
             let place = |why: String| place(format!("route {}: {why}", number + 1));
@@ -131,8 +137,14 @@ mod tests {
     fn what_is_durable_is_read_as_it_was_written() {
         let mut plan = FederationPlan::default();
         for (vhost, url) in [("/", "amqp://a:p%22w@host:1"), ("shop\\", "amqp+unix://a:b@/run/x.sock?vhost=v")] {
-            let key = LinkKey { vhost: vhost.into(), peer: peer(&Url::parse(url).expect("an address")).into() };
-            let link = LinkSpec { key: key.clone(), url: url.into(), user: "gu\"est".into(), durable: true };
+            let key = LinkKey::of_operator(vhost.into(), peer(&Url::parse(url).expect("an address")).into());
+            let link = LinkSpec {
+                key: key.clone(),
+                url: url.into(),
+                user: "gu\"est".into(),
+                durable: true,
+                options: Default::default(),
+            };
             plan.add_link(link, &[]).expect("a link");
             for route in [
                 r#"{"exchange":"x","durable":true,"credit":7}"#,

@@ -163,6 +163,7 @@ fn execute(command: &RouteCommand<'_>, options: &RouteOptions, output: &mut Comm
                 durable: options.durable,
                 forced: options.force,
                 dead_letter_exchange: options.dead_letter_exchange.clone(),
+                options: Default::default(),
             };
             route_spec::check(&route).map_err(|why| RouteFailure::Usage(format!("--dead-letter-exchange: {why}")))?;
             if *add { add_route(&ends, route, options, output) } else { remove_route(&ends, &route, options, output) }

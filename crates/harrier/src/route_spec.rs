@@ -52,6 +52,7 @@ pub fn read(from: &Json) -> Result<RouteSpec, String> {
         durable: flag(from, "durable")?,
         forced: flag(from, "forced")?,
         dead_letter_exchange: text(from, DEAD_LETTER_EXCHANGE)?.map(Into::into),
+        options: Default::default(),
     };
     check(&route).map_err(|why| format!("{DEAD_LETTER_EXCHANGE}: {why}"))?;
     Ok(route)

@@ -48,12 +48,16 @@ mod route;
 mod runs;
 #[path = "program/secrets.rs"]
 mod secrets;
+#[path = "program/shovels.rs"]
+mod shovels;
 #[path = "memory/size.rs"]
 mod size;
 #[path = "program/store_command.rs"]
 mod store_command;
 #[path = "program/tls.rs"]
 mod tls;
+#[path = "program/upstreams.rs"]
+mod upstreams;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

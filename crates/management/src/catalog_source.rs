@@ -10,13 +10,14 @@ use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
     LoginCounts, QueueCounts, VhostCounts,
 };
+use crate::live_shovel::LiveShovel;
 use crate::planned_change::PlannedChange;
 use crate::runtime_counts::RuntimeCounts;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
 use catalog::{
     Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId, default_definitions,
 };
-use definitions::UnusedSections;
+use definitions::{Json, UnusedSections};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub struct CatalogSource {
     pub channels: Vec<LiveChannel>,
     pub consumers: Vec<LiveConsumer>,
     pub federation_links: Vec<LiveFederationLink>,
+    pub shovels: Vec<LiveShovel>,
     pub runtime: RuntimeCounts,
     pub now_ms: u64,
     /// Those of whom it cannot be had in time how they log in now.
@@ -70,6 +72,7 @@ impl CatalogSource {
             channels: Vec::new(),
             consumers: Vec::new(),
             federation_links: Vec::new(),
+            shovels: Vec::new(),
             runtime: RuntimeCounts::default(),
             now_ms: 0,
             unknown_users: Vec::new(),
@@ -190,6 +193,14 @@ impl Source for CatalogSource {
 
     fn federation_links(&self) -> &[LiveFederationLink] {
         &self.federation_links
+    }
+
+    fn shovels(&self) -> &[LiveShovel] {
+        &self.shovels
+    }
+
+    fn check_parameter(&self, _: &str, _: &str, _: &str, _: &Json) -> Result<(), String> {
+        Ok(())
     }
 
     fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {

@@ -11,7 +11,7 @@ mod limit_values;
 mod live_objects;
 mod messages;
 pub mod names;
-mod parameters;
+pub mod parameters;
 mod permissions;
 mod policies;
 mod queues;
@@ -65,6 +65,10 @@ pub fn plan(source: &dyn Source, action: &Action) -> Planned {
         Handler::QueueDelete => queues::delete(&request),
         Handler::QueueGet => messages::get(&request),
         Handler::QueuePurge => messages::purge(&request),
+        Handler::ShovelDelete => parameters::delete_shovel(&request),
+        Handler::ShovelPause => parameters::pause_shovel(&request, true),
+        Handler::ShovelRestart => parameters::restart_shovel(&request),
+        Handler::ShovelResume => parameters::pause_shovel(&request, false),
         Handler::TopicPermissionClear => permissions::clear_topics(&request),
         Handler::TopicPermissionSet => permissions::set_topic(&request),
         Handler::UserDelete => users::delete(&request),

@@ -367,7 +367,8 @@ pub struct LiveFederationLink {
     pub status: &'static str,
     /// The name of the upstream.
     pub upstream: String,
-    /// The exchange here, and the one there.
+    /// The exchange here, and the one there; or the queues.
+    pub is_of_queue: bool,
     pub exchange: String,
     pub upstream_exchange: String,
     pub local_connection: String,

@@ -130,11 +130,12 @@ pub fn consumer(source: &dyn Source, of: &LiveConsumer) -> Option<Json> {
 
 /// A federation link.
 pub fn federation_link(source: &dyn Source, of: &LiveFederationLink) -> Json {
+    let kind = if of.is_of_queue { "queue" } else { "exchange" };
     let object = JsonObject::new()
         .text("node", &source.facts().node)
-        .text("exchange", &of.exchange)
-        .text("upstream_exchange", &of.upstream_exchange)
-        .text("type", "exchange")
+        .text(kind, &of.exchange)
+        .text(&format!("upstream_{kind}"), &of.upstream_exchange)
+        .text("type", kind)
         .text("vhost", &of.vhost)
         .text("upstream", &of.upstream)
         .text("id", &of.id)

@@ -45,6 +45,11 @@ pub enum PlannedChange {
         vhost: Name,
         id: String,
     },
+    /// Has a shovel connect again.
+    RestartShovel {
+        vhost: Name,
+        name: String,
+    },
     /// Sets the counts of logins to zero.
     ResetLoginCounts,
 }

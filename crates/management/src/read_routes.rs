@@ -21,6 +21,7 @@ use crate::route_path::RouteMatch;
 use crate::row_list::{Row, RowList};
 use crate::sample_range::SampleRanges;
 use crate::sampled_object::SampledObject;
+use crate::shovel_view;
 use crate::source::Source;
 use crate::statistics_history::SharedHistory;
 use crate::viewer::Viewer;
@@ -137,7 +138,8 @@ impl Reader<'_> {
             H::CheckProtocolListener => health::protocol_listener(self.source, self.matched),
             H::CheckCertificate => health::certificate_expiration(self.source, self.matched),
             H::FederationLinks => self.federation_links(),
-            H::Shovels => self.list(Vec::new()),
+            H::Shovels => self.shovels().and_then(|rows| self.list(rows)),
+            H::Shovel => self.shovels().and_then(|rows| self.one(rows)),
             H::Streams => self.scope().and_then(|_| self.list(Vec::new())),
             H::MetricsAggregated | H::MetricsPerObject | H::MetricsDetailed => {
                 Ok(metrics_request::answer(self.matched.route.handler, self.query, self.requests))
@@ -528,6 +530,16 @@ impl Reader<'_> {
             vhost.is_some_and(&is_wanted) && !(is_down_only && link.status == "running")
         });
         self.list(links.map(|link| Row::Ready(live_views::federation_link(self.source, link))).collect())
+    }
+
+    /// Those of the path's virtual host and name, as far as it has them.
+    fn shovels(&self) -> Result<Vec<Row>, ApiError> {
+        let (scope, is_wanted, name) = (self.scope()?, self.scope_in()?, self.matched.get("name"));
+        let shovels = self.source.shovels().iter().filter(|shovel| {
+            let vhost = scope.source.catalog().vhost_by_name(&shovel.vhost);
+            vhost.is_some_and(&is_wanted) && name.is_none_or(|name| shovel.name == name)
+        });
+        Ok(shovels.map(|shovel| Row::Ready(shovel_view::shovel(self.source, shovel))).collect())
     }
 }
 

@@ -43,8 +43,11 @@ and queues are transient. Names have 255 bytes at most. Queues take turns on the
   exported, and have no effect. One that is protected is not deleted.
 - *Bindings*: POST answers 201 with `Location`, relative to the path: destination and key of the
   properties, escaped once more.
-- *Policies, limits, parameters*: the rules of [definitions files](operations/definitions.md). Parameters are those of
-  federation and shovels, at most PARAMETERS_KEPT of PARAMETER_BYTES bytes; they have no effect here.
+- *Policies, limits, parameters*: the rules of [definitions files](operations/definitions.md).
+- *Parameters* are those of [federation and shovels](operations/upstreams-and-shovels.md), at most
+  PARAMETERS_KEPT of PARAMETER_BYTES bytes. A key that would have no effect here is refused. Beside
+  RabbitMQ's keys an entry has `user`, in whose name its links act: who has set it. Passwords in
+  addresses are shown to administrators alone. Global parameters have no effect.
 - *Definitions files* add to what is there. Policies and parameters replace those of their names;
   exchanges and queues must be new, or the same. A file with a fault changes nothing.
 

@@ -253,8 +253,17 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
             "Those of a virtual host that are down.";
         Delete "/api/federation-links/vhost/{vhost}/{id}/{node}/restart" Policymaker Vhost FederationLinkRestart:
             "Has a federation link connect again, with all of its routes.";
-        Get "/api/shovels" Monitoring Anywhere Shovels: "Shovels.";
+        Get "/api/shovels" Monitoring Anywhere Shovels: "All shovels, which are parameters, and their state.";
         Get "/api/shovels/{vhost}" Monitoring Vhost Shovels: "The shovels of a virtual host.";
+        Get "/api/shovels/{vhost}/{name}" Monitoring Vhost Shovel: "One shovel.";
+        Get "/api/shovels/vhost/{vhost}/{name}" Monitoring Vhost Shovel: "One shovel.";
+        Delete "/api/shovels/vhost/{vhost}/{name}" Policymaker Vhost ShovelDelete:
+            "Deletes a shovel, which is its parameter.";
+        Delete "/api/shovels/vhost/{vhost}/{name}/restart" Policymaker Vhost ShovelRestart:
+            "Has a shovel connect again.";
+        Put "/api/shovels/vhost/{vhost}/{name}/pause" Policymaker Vhost ShovelPause:
+            "Has a shovel move nothing until it is resumed, also over restarts.";
+        Put "/api/shovels/vhost/{vhost}/{name}/resume" Policymaker Vhost ShovelResume: "Has a paused shovel go on.";
     }
     "Streams" {
         Get "/api/stream/connections" Any Anywhere Streams: "Connections of the stream protocol: there are none.";

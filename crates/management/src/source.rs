@@ -8,6 +8,7 @@ use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
     QueueCounts, VhostCounts,
 };
+use crate::live_shovel::LiveShovel;
 use crate::query::Query;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
@@ -46,6 +47,13 @@ pub trait Source {
     fn consumers(&self) -> &[LiveConsumer];
     fn runtime(&self) -> RuntimeCounts;
     fn federation_links(&self) -> &[LiveFederationLink];
+    /// Those that parameters have made.
+    fn shovels(&self) -> &[LiveShovel];
+    /// Whether the broker can do what a sound parameter of a component says, in the name of this user.
+    ///
+    /// # Errors
+    /// Why not; without passwords.
+    fn check_parameter(&self, component: &str, vhost: &str, user: &str, value: &Json) -> Result<(), String>;
     /// Where a message would go; `None` if finding out takes more work than that.
     fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>>;
     /// When the numbers were counted, in milliseconds since the epoch; later than before if they are others.

@@ -16,7 +16,7 @@ pub(crate) struct BindingWatch {
 impl BindingWatch {
     /// Whether routes of this kind depend on the bindings here.
     pub fn concerns(spec: &RouteSpec) -> bool {
-        spec.direction == RouteDirection::Pull && !matches!(spec.kind, RouteKind::Queue { .. })
+        spec.is_traced() && spec.direction == RouteDirection::Pull && !matches!(spec.kind, RouteKind::Queue { .. })
     }
 
     /// Starts to watch for a route. Changes made before must have been applied to the other watches.

@@ -57,6 +57,8 @@ pub(crate) struct FederationLink {
     timers: LinkTimers,
     /// See [`DialedLink::bootstrap`].
     bootstrap: Option<Box<dyn Any + Send>>,
+    /// How often it has dialed: it tries its addresses in turn.
+    dials: usize,
     /// Which message the other broker may close its connections for.
     pub close_count: CloseCount,
     /// The operator has removed it; it is dropped when its connection is over.
@@ -79,6 +81,7 @@ impl FederationLink {
             record: LinkRecord::new(cx.now),
             timers: LinkTimers::new(cx.now),
             bootstrap: None,
+            dials: 0,
             close_count: CloseCount::default(),
             is_removed: false,
             is_closing: false,
@@ -101,6 +104,14 @@ impl FederationLink {
                 Some(self.routes.next_retry().map_or(link_timer, |retry| retry.min(link_timer)))
             }
         }
+    }
+
+    /// The address to dial now.
+    pub fn next_url(&mut self) -> &str {
+        let others = &self.spec.options.other_urls;
+        let at = self.dials % (others.len() + 1);
+        self.dials = self.dials.wrapping_add(1);
+        at.checked_sub(1).map_or(&*self.spec.url, |at| &*others[at])
     }
 
     /// Starts a session over a link that was dialed. Returns what the connection table needs.
@@ -142,7 +153,7 @@ impl FederationLink {
         self.session.disconnect();
         self.bootstrap = None;
         self.routes.disconnect();
-        let until = cx.now + self.timers.next_retry(refused, at_once, chance);
+        let until = cx.now + self.timers.next_retry(refused, at_once, self.spec.options.reconnect_delay, chance);
         self.phase = LinkPhase::Waiting { until, refused };
         let error = self.record.last_error.as_deref();
         tracing::warn!(link = &*self.spec.key.peer, error, "a federation link is not connected");
@@ -331,7 +342,7 @@ impl FederationLink {
         let exchange = cx.local_exchange(slot, &spec);
         let is_queue_route = matches!(spec.kind, RouteKind::Queue { .. });
         if exchange.is_none() && (spec.direction == RouteDirection::Pull || !is_queue_route) {
-            let text = format!("there is no exchange '{}' here", spec.exchange);
+            let text = format!("there is no exchange '{}' here", spec.local_exchange());
             self.session.routes.set_error(route, &text);
             return self.fail_route(route, &text, cx);
         }
@@ -344,13 +355,19 @@ impl FederationLink {
         if spec.direction == RouteDirection::Pull {
             let source = match &spec.kind {
                 RouteKind::Queue { queue } => queue,
-                _ => &spec.exchange,
+                _ => spec.source_exchange(),
             };
             let tracer = Tracer::new(self.session.own().clone(), &peer, &self.spec.key.peer, source, spec.hops_max);
-            let tracer = tracer.of_queue(is_queue_route).within(cx.options.session.properties_bytes_max());
+            let tracer = match &spec.options.shovel {
+                Some(shovel) => tracer.of_shovel(shovel.forward_header.as_ref()),
+                None => tracer.of_queue(is_queue_route),
+            };
+            let tracer = tracer.within(cx.options.session.properties_bytes_max());
             self.routes.entry(route).tracer = Some(tracer);
         }
-        let local_exchange = exchange.and_then(|id| cx.broker.catalog().exchange_info(id)).cloned();
+        // A shovel declares no exchange.
+        let local_exchange =
+            exchange.filter(|_| spec.is_traced()).and_then(|id| cx.broker.catalog().exchange_info(id)).cloned();
         if let Some(connection) = cx.connections.get_mut(slot)
             && let Some((out, pool)) = cx.effects.writer(slot)
         {
@@ -406,6 +423,7 @@ impl FederationLink {
     fn set_up_local_side(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         let routes = &self.session.routes;
         let (Some(spec), Some(channel)) = (routes.spec(route), routes.channel(route)) else { return };
+        self.routes.entry(route).left.begin(spec, routes.progress(route).lag);
         if !cx.broker.has_channel(slot, channel) {
             cx.broker.open_channel(slot, channel);
         }

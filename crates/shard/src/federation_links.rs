@@ -71,6 +71,13 @@ impl FederationLinks {
             }
             FederationCommand::AddRoute(key, spec) => self.add_route(&key, spec, false, cx),
             FederationCommand::ReturnRoute(key, spec) => self.add_route(&key, spec, true, cx),
+            FederationCommand::ChangeRoute(key, spec) => {
+                if let Some(id) = self.table.find(&key, spec.direction)
+                    && self.table.get_mut(id).is_some_and(|link| link.session.routes.change(spec))
+                {
+                    self.restart_link(id, "a route has other terms", cx);
+                }
+            }
             FederationCommand::RemoveRoute(key, spec) => {
                 if let Some(link) = self.table.find(&key, spec.direction).and_then(|id| self.table.get_mut(id)) {
                     link.remove_route(&spec, cx);
@@ -95,7 +102,7 @@ impl FederationLinks {
             LinkPhase::Waiting { .. } => link.phase = LinkPhase::Waiting { until: cx.now, refused: false },
             // The outcome of the dial under way is no longer awaited.
             LinkPhase::Dialing { .. } => {
-                link.phase = LinkPhase::Dialing { serial: self.dials.request(id, &link.spec.url) };
+                link.phase = LinkPhase::Dialing { serial: self.dials.request(id, link.next_url()) };
             }
             LinkPhase::Connected { slot } => link.reconnect(slot, why, cx),
         }
@@ -215,7 +222,7 @@ impl FederationLinks {
                     link.phase = LinkPhase::Waiting { until: cx.now + BACK_OFF_MIN, refused };
                 }
                 LinkPhase::Waiting { .. } => {
-                    link.phase = LinkPhase::Dialing { serial: self.dials.request(id, &link.spec.url) };
+                    link.phase = LinkPhase::Dialing { serial: self.dials.request(id, link.next_url()) };
                 }
                 LinkPhase::Connected { slot } => {
                     let routes = link.run_timers(slot, cx);
@@ -480,11 +487,11 @@ mod tests {
     }
 
     fn key() -> LinkKey {
-        LinkKey { vhost: "/".into(), peer: "there".into() }
+        LinkKey::of_operator("/".into(), "there".into())
     }
 
     fn link(url: &str) -> LinkSpec {
-        LinkSpec { key: key(), url: url.into(), user: "guest".into(), durable: false }
+        LinkSpec { key: key(), url: url.into(), user: "guest".into(), durable: false, options: Default::default() }
     }
 
     fn route() -> RouteSpec {
@@ -498,6 +505,7 @@ mod tests {
             durable: false,
             forced: false,
             dead_letter_exchange: None,
+            options: Default::default(),
         }
     }
 

@@ -78,6 +78,7 @@ mod receive_buffer;
 mod reports;
 mod resharding;
 mod route_counts;
+mod route_end;
 mod server;
 mod sessions;
 mod shard;

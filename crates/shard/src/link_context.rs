@@ -65,7 +65,7 @@ impl<'a> LinkContext<'a> {
     /// The exchange of a route at this broker, in the virtual host that its connection has opened.
     pub fn local_exchange(&self, slot: ConnectionSlot, route: &RouteSpec) -> Option<ExchangeId> {
         let ConnectionPhase::Open { vhost, .. } = self.connections.get(slot)?.phase else { return None };
-        self.broker.catalog().exchange(vhost, route.exchange.as_bytes())
+        self.broker.catalog().exchange(vhost, route.local_exchange().as_bytes())
     }
 
     /// Ends the session of a connection in the broker core.

@@ -15,6 +15,8 @@ use wire::{ChannelNumber, DeliveryTag, RawProperties, method::basic};
 /// A pushed route: deliveries on its channel go to an exchange of the other broker.
 pub struct PushRoute {
     exchange: Box<str>,
+    /// The routing key there, instead of that of the message.
+    key: Option<Box<str>>,
     /// Adds this broker to the trace of each message.
     tracer: Tracer,
     /// The link and the route, for the log.
@@ -29,6 +31,7 @@ impl PushRoute {
     pub fn new(spec: &RouteSpec, link: &str, tracer: Tracer) -> Self {
         PushRoute {
             exchange: spec.exchange.clone(),
+            key: spec.options.destination_key.clone(),
             tracer,
             names: (link.into(), spec.title().into()),
             is_confirmed: spec.ack == AckMode::Confirm,
@@ -58,7 +61,9 @@ impl PushRoute {
             return self.is_confirmed;
         }
         let (exchange, routing_key) = match verdict {
-            TraceVerdict::Forward => (self.exchange.as_bytes(), content.routing_key),
+            TraceVerdict::Forward => {
+                (self.exchange.as_bytes(), self.key.as_deref().map_or(content.routing_key, str::as_bytes))
+            }
             TraceVerdict::Drop | TraceVerdict::TooLarge => (&b""[..], &b""[..]),
         };
         self.counts.count(verdict, content.body.len(), delivery.redelivered);
@@ -79,6 +84,8 @@ pub struct LinkOutput {
     given_up: Vec<(ChannelNumber, DeliveryTag)>,
     /// Channels of pushed routes that send one message at a time.
     probing: Vec<ChannelNumber>,
+    /// Channels of pushed routes that have an end.
+    ending: Vec<ChannelNumber>,
     /// It is on the list of outputs with pending acknowledgements (`ShardEffects::send_due_acks`).
     pub is_queued: bool,
 }
@@ -133,15 +140,21 @@ impl LinkOutput {
         }
     }
 
+    /// A pushed route has an end.
+    pub fn set_ending(&mut self, channel: ChannelNumber) {
+        self.ending.push(channel);
+    }
+
     /// Whether answers of the other broker need more than to settle deliveries.
     #[inline]
     pub fn is_careful(&self) -> bool {
-        !self.given_up.is_empty() || !self.probing.is_empty()
+        !self.given_up.is_empty() || !self.probing.is_empty() || !self.ending.is_empty()
     }
 
     /// A channel is closed.
     pub fn forget_channel(&mut self, channel: ChannelNumber) {
         self.given_up.retain(|(of, _)| *of != channel);
+        self.ending.retain(|of| *of != channel);
         self.set_probing(channel, false);
     }
 

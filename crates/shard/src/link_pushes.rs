@@ -26,7 +26,7 @@ impl FederationLink {
         let Some(local) = self.routes.get_mut(route) else { return };
         let is_probing = local.probe.is_some();
         let Some(push) = &mut local.push else { return };
-        match push.advance(&self.session, route, slot, (&self.spec.key.peer, is_probing), cx) {
+        match push.advance(&self.session, route, slot, (&self.spec.key.peer, is_probing, local.left), cx) {
             PushProgress::Done => {
                 if let Some((out, pool)) = cx.effects.writer(slot) {
                     self.session.on_local_side_ready(route, out, pool);
@@ -80,6 +80,9 @@ impl FederationLink {
         let push = self.routes.get_mut(route).and_then(|route| route.push.as_mut());
         let Some(push) = push.filter(|push| push.is_done() && push.is_held != is_held) else { return };
         push.is_held = is_held;
+        if !is_held && self.routes.get(route).is_some_and(|route| route.left.is_exhausted()) {
+            return;
+        }
         let flow = channel::Flow { active: !is_held };
         if let Err(refusal) = cx.broker.command(slot, channel, flow.into(), cx.effects) {
             self.on_refusal(slot, channel, &refusal.text, cx);
@@ -91,7 +94,9 @@ impl FederationLink {
     pub fn end_search(&mut self, slot: ConnectionSlot, channel: ChannelNumber, cx: &mut LinkContext<'_>) {
         // First of all it stops, if it is the turn of another one.
         self.update_holds(cx);
-        if let Err(refusal) = end_probe(slot, channel, cx) {
+        let left = self.session.routes.on_channel(channel).map(|route| self.routes.entry(route).left);
+        let limit = left.and_then(|left| left.in_flight_max()).unwrap_or(0);
+        if let Err(refusal) = end_probe(limit, slot, channel, cx) {
             self.on_refusal(slot, channel, &refusal.text, cx);
         }
     }

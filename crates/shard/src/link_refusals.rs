@@ -4,6 +4,7 @@ use crate::event_outcome::EventOutcome;
 use crate::federation_link::FederationLink;
 use crate::given_up::GiveUpReason;
 use crate::link_context::LinkContext;
+use crate::local_routes::LocalRoute;
 use crate::push_probe::{AfterRefusal, PushProbe, settle, settle_carefully};
 use broker::ConnectionSlot;
 use federation::{AckMode, RouteDirection, RouteId, RouteSpec};
@@ -90,9 +91,13 @@ impl FederationLink {
         if cx.link_output(slot).is_some_and(|output| output.is_careful())
             && let Some(route) = self.session.routes.on_channel(channel)
         {
-            let probe = &mut self.routes.entry(route).probe;
+            let LocalRoute { probe, left, .. } = self.routes.entry(route);
             let was_probing = probe.is_some();
-            let outcome = settle_carefully(probe, slot, channel, method, cx);
+            let outcome = match left.has_end() {
+                true => left
+                    .settle(slot, channel, method, cx, |cx, method| settle_carefully(probe, slot, channel, method, cx)),
+                false => settle_carefully(probe, slot, channel, method, cx),
+            };
             if was_probing && probe.is_none() {
                 self.end_search(slot, channel, cx);
             }
@@ -116,8 +121,8 @@ impl FederationLink {
         let (Some(local), Some(spec)) = (routes.get_mut(route), session.routes.spec(route)) else {
             return EventOutcome::Continue;
         };
-        if spec.direction != RouteDirection::Pull {
-            // It was sent messages, and has none to send.
+        if spec.direction != RouteDirection::Pull || !local.left.take_one() {
+            // It was sent messages, and has none to send, or none that is wanted.
             return EventOutcome::Continue;
         }
         let (reason, text) = match defect {

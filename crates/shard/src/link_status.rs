@@ -5,14 +5,15 @@
 use crate::federation_link::{FederationLink, LinkPhase};
 use crate::link_context::LinkContext;
 use broker::Effects;
-use federation::{LinkState, LinkStatus, RouteId, RouteSpec, RouteStatus};
+use federation::{LinkState, LinkStatus, RouteId, RouteStatus};
 
 pub(crate) fn link_status(link: &mut FederationLink, cx: &mut LinkContext<'_>) -> LinkStatus {
     let state = link_state(link, cx);
     if link.record.state.0 != state.name() {
         link.record.state = (state.name(), cx.now);
     }
-    let routes = link.session.routes.iter().map(|(route, spec)| route_status(link, route, spec, cx)).collect();
+    let all: Vec<_> = link.session.routes.iter().map(|(route, _)| route).collect();
+    let routes = all.into_iter().filter_map(|route| route_status(link, route, cx)).collect();
     LinkStatus {
         spec: link.spec.clone(),
         state,
@@ -25,7 +26,7 @@ pub(crate) fn link_status(link: &mut FederationLink, cx: &mut LinkContext<'_>) -
     }
 }
 
-fn route_status(link: &FederationLink, route: RouteId, spec: &RouteSpec, cx: &mut LinkContext<'_>) -> RouteStatus {
+fn route_status(link: &mut FederationLink, route: RouteId, cx: &mut LinkContext<'_>) -> Option<RouteStatus> {
     let progress = link.session.routes.progress(route);
     let mut counts = link.routes.get(route).map(|route| route.counts).unwrap_or_default();
     let mut unacknowledged = 0;
@@ -37,8 +38,12 @@ fn route_status(link: &FederationLink, route: RouteId, spec: &RouteSpec, cx: &mu
             counts.add(pushed.counts);
         }
     }
-    RouteStatus {
-        spec: spec.clone(),
+    let is_complete = match link.routes.get_mut(route) {
+        Some(local) => local.left.check_complete(unacknowledged),
+        None => false,
+    };
+    Some(RouteStatus {
+        spec: link.session.routes.spec(route)?.clone(),
         is_running: progress.is_running,
         error: progress.error.map(Into::into),
         messages: counts.messages,
@@ -47,9 +52,10 @@ fn route_status(link: &FederationLink, route: RouteId, spec: &RouteSpec, cx: &mu
         dropped: counts.dropped,
         given_up: counts.given_up.total(),
         unacknowledged,
+        is_complete,
         lag: progress.lag,
         bindings: link.session.routes.requested_bindings(route),
-    }
+    })
 }
 
 fn link_state(link: &FederationLink, cx: &LinkContext<'_>) -> LinkState {

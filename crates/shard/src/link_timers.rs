@@ -25,10 +25,11 @@ impl LinkTimers {
         LinkTimers { attempts: 0, lag_at: now, delayed_until: None }
     }
 
-    /// The wait before the next try, which counts as one even if it is made at once.
-    pub fn next_retry(&mut self, is_refused: bool, at_once: bool, chance: u64) -> Duration {
+    /// The wait before the next try, which counts as one even if it is made at once. `fixed`: what the operator has chosen.
+    pub fn next_retry(&mut self, is_refused: bool, at_once: bool, fixed: Option<Duration>, chance: u64) -> Duration {
         let wait = match (at_once, is_refused) {
             (true, _) => Duration::ZERO,
+            (false, _) if fixed.is_some() => fixed.unwrap_or_default(),
             (false, true) => REFUSED_WAIT / 2 + Duration::from_micros(chance % (REFUSED_WAIT.as_micros() as u64 / 2)),
             (false, false) => back_off(self.attempts, chance),
         };

@@ -9,6 +9,7 @@ use crate::link_timers::back_off;
 use crate::push_probe::{AfterRefusal, PushProbe};
 use crate::push_setup::PushSetup;
 use crate::route_counts::RouteCounts;
+use crate::route_end::MessagesLeft;
 use crate::shared_state::SharedState;
 use crate::stamp_check::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
@@ -39,6 +40,7 @@ pub(crate) struct LocalRoute {
     pub retry_at: Option<Instant>,
     attempts: u32,
     pub counts: RouteCounts,
+    pub left: MessagesLeft,
     /// Of a pushed route: which messages it sends one at a time.
     pub probe: Option<PushProbe>,
     /// What reports changes of the bindings here.
@@ -99,6 +101,9 @@ impl LocalRoute {
         (broker, effects, shared): (&mut Broker, &mut ShardEffects, &SharedState),
     ) -> EventOutcome {
         let Some(tracer) = &mut self.tracer else { return EventOutcome::Continue };
+        if !self.left.take_one() {
+            return EventOutcome::Continue;
+        }
         let PulledMessage { channel, delivery_tag, redelivered, routing_key, properties, body } = message;
         let mut verdict = tracer.trace(properties, redelivered);
         if let Some(stamp) = tracer.stamp()
@@ -114,6 +119,7 @@ impl LocalRoute {
         let published = match verdict {
             TraceVerdict::Forward => {
                 let (exchange, properties) = (spec.exchange.as_bytes(), tracer.properties());
+                let routing_key = spec.options.destination_key.as_deref().map_or(routing_key, str::as_bytes);
                 let (mandatory, immediate) = (false, false);
                 let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
                 broker.publish(slot, channel, publish, effects)
@@ -205,6 +211,7 @@ impl LocalRoutes {
     pub fn disconnect(&mut self) {
         for route in &mut self.routes {
             (route.tracer, route.push, route.retry_at) = (None, None, None);
+            route.left.disconnect();
         }
     }
 

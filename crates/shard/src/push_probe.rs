@@ -110,9 +110,10 @@ pub(crate) fn settle_carefully(
     outcome
 }
 
-/// A route sends as many messages as before.
+/// A route sends as many messages as before: as its credit says, or within this limit unless it is 0.
 #[cold]
 pub(crate) fn end_probe(
+    limit: u16,
     slot: ConnectionSlot,
     channel: ChannelNumber,
     cx: &mut LinkContext<'_>,
@@ -120,7 +121,7 @@ pub(crate) fn end_probe(
     if let Some(output) = cx.link_output(slot) {
         output.set_probing(channel, false);
     }
-    limit_in_flight(0, slot, channel, cx)
+    limit_in_flight(limit, slot, channel, cx)
 }
 
 fn with_tag(method: &Method<'static>, delivery_tag: DeliveryTag) -> Method<'static> {

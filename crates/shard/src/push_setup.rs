@@ -6,6 +6,7 @@
 use crate::link_context::LinkContext;
 use crate::link_output::PushRoute;
 use crate::push_probe::limit_in_flight;
+use crate::route_end::MessagesLeft;
 use broker::{ConnectionSlot, ReadControl};
 use catalog::Refusal;
 use federation::{AckMode, LinkSession, LocalSetup, RouteId, RouteKind, RouteSpec, Tracer};
@@ -61,7 +62,7 @@ impl PushSetup {
         session: &LinkSession,
         route: RouteId,
         slot: ConnectionSlot,
-        (link, is_probing): (&str, bool),
+        (link, is_probing, left): (&str, bool, MessagesLeft),
         cx: &mut LinkContext<'_>,
     ) -> PushProgress {
         let routes = &session.routes;
@@ -87,8 +88,12 @@ impl PushSetup {
                 },
                 PushStep::Qos => (PushStep::Limit, set_qos(slot, channel, spec, cx)),
                 PushStep::Limit if is_probing => (PushStep::Hold, limit_in_flight(1, slot, channel, cx)),
-                PushStep::Limit => (PushStep::Hold, Ok(ReadControl::Continue)),
-                PushStep::Hold if self.is_held => {
+                PushStep::Limit => {
+                    let limited = left.in_flight_max().filter(|limit| *limit > 0);
+                    let limited = limited.map(|limit| limit_in_flight(limit, slot, channel, cx));
+                    (PushStep::Hold, limited.unwrap_or(Ok(ReadControl::Continue)))
+                }
+                PushStep::Hold if self.is_held || left.is_exhausted() => {
                     let flow = channel::Flow { active: false };
                     (PushStep::Consume, cx.broker.command(slot, channel, flow.into(), cx.effects))
                 }
@@ -96,12 +101,18 @@ impl PushSetup {
                 PushStep::Consume => {
                     let own = session.own();
                     let uri = format!("federation of {}", own.cluster_name);
-                    let tracer = Tracer::new(peer.clone(), own, &uri, &spec.exchange, spec.hops_max);
-                    let tracer = tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. }));
+                    let tracer = Tracer::new(peer.clone(), own, &uri, spec.source_exchange(), spec.hops_max);
+                    let tracer = match &spec.options.shovel {
+                        Some(shovel) => tracer.of_shovel(shovel.forward_header.as_ref()),
+                        None => tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. })),
+                    };
                     let tracer = tracer.within(cx.properties_bytes_max(slot));
                     if let Some(output) = cx.link_output(slot) {
                         output.set_push_route(channel, Some(PushRoute::new(spec, link, tracer)));
                         output.set_probing(channel, is_probing);
+                        if left.has_end() {
+                            output.set_ending(channel);
+                        }
                     }
                     (PushStep::Done, consume(slot, channel, spec, &setup.queue, cx))
                 }

@@ -201,7 +201,13 @@ fn a_link_or_route_that_cannot_run_shows_its_error_and_is_tried_again() {
     leaf.declare("trades", "direct");
     let admin = leaf.server.admin();
     let told = |key: &LinkKey, url: &str, spec: RouteSpec, expected: &str| {
-        let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
+        let link = LinkSpec {
+            key: key.clone(),
+            url: url.into(),
+            user: "guest".into(),
+            durable: false,
+            options: Default::default(),
+        };
         admin.change_links(FederationCommand::AddLink(link)).expect("taken");
         admin.change_links(FederationCommand::AddRoute(key.clone(), spec)).expect("taken");
         leaf.until(expected, |links| {
@@ -355,7 +361,13 @@ fn a_client_that_may_not_federate_cannot_mark_messages_as_duplicates() {
         RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "eu.*".into() }) };
     let key = LinkKey { peer: "plain".into(), ..source.key(&destination) };
     let url = destination.url().replace("guest:guest", "plain:plain");
-    let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
+    let link = LinkSpec {
+        key: key.clone(),
+        url: url.into(),
+        user: "guest".into(),
+        durable: false,
+        options: Default::default(),
+    };
     let admin = source.server.admin();
     admin.change_links(FederationCommand::AddLink(link)).expect("taken");
     admin
@@ -446,6 +458,7 @@ fn accepted_messages_are_not_redelivered_when_a_route_is_removed_or_a_login_chan
                 url: source.url().into(),
                 user: "guest".into(),
                 durable: false,
+                options: Default::default(),
             }),
         };
         admin.change_links(order).expect("taken");
@@ -491,7 +504,13 @@ fn a_changed_login_reconnects_at_once_and_keeps_queued_messages() {
     let admin = destination.server.admin();
     let with = |login: &str| {
         let url = source.url().replace("guest:guest", login).into();
-        let link = LinkSpec { key: destination.key(&source), url, user: "guest".into(), durable: false };
+        let link = LinkSpec {
+            key: destination.key(&source),
+            url,
+            user: "guest".into(),
+            durable: false,
+            options: Default::default(),
+        };
         admin.change_links(FederationCommand::ChangeLink(link)).expect("taken");
     };
     with("guest:wrong");

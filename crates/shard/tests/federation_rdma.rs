@@ -161,8 +161,14 @@ fn a_broker_that_stops_does_not_wait_for_pending_dials() {
     let mut silent = fabric.device();
     verbs::device::Device::listen(&mut silent, ROOT).expect("a free place");
     let url = format!("amqp+rdma://guest:guest@{ROOT}/%2F");
-    let key = federation::LinkKey { vhost: "/".into(), peer: ROOT.into() };
-    let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
+    let key = federation::LinkKey::of_operator("/".into(), ROOT.into());
+    let link = LinkSpec {
+        key: key.clone(),
+        url: url.into(),
+        user: "guest".into(),
+        durable: false,
+        options: Default::default(),
+    };
     let admin = leaf.server.admin();
     admin.change_links(FederationCommand::AddLink(link)).expect("taken");
     admin.change_links(FederationCommand::AddRoute(key, pull("trades", RouteKind::Dynamic))).expect("taken");

@@ -22,8 +22,14 @@ const NO_METHOD: (u16, u16) = (0, 0);
 
 /// Has a broker dial a foreign one, with these routes.
 fn join(broker: &TestBroker, foreign: &ForeignBroker, routes: &[RouteSpec]) {
-    let key = LinkKey { vhost: "/".into(), peer: "foreign".into() };
-    let link = LinkSpec { key: key.clone(), url: foreign.url().into(), user: "guest".into(), durable: false };
+    let key = LinkKey::of_operator("/".into(), "foreign".into());
+    let link = LinkSpec {
+        key: key.clone(),
+        url: foreign.url().into(),
+        user: "guest".into(),
+        durable: false,
+        options: Default::default(),
+    };
     let admin = broker.server.admin();
     admin.change_links(FederationCommand::AddLink(link)).expect("taken");
     for route in routes {

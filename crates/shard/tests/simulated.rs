@@ -298,9 +298,9 @@ fn a_link_dials_again_once_the_connection_that_it_closed_is_gone() {
     let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
     client.send_method(queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
     tick_while_busy(&mut source, &client, began);
-    let key = LinkKey { vhost: "/".into(), peer: "destination".into() };
+    let key = LinkKey::of_operator("/".into(), "destination".into());
     let url = "amqp://destination".into();
-    let link = LinkSpec { key: key.clone(), url, user: "guest".into(), durable: false };
+    let link = LinkSpec { key: key.clone(), url, user: "guest".into(), durable: false, options: Default::default() };
     let route = RouteSpec {
         exchange: "amq.direct".into(),
         kind: RouteKind::Queue { queue: "orders".into() },
@@ -311,6 +311,7 @@ fn a_link_dials_again_once_the_connection_that_it_closed_is_gone() {
         durable: false,
         forced: false,
         dead_letter_exchange: None,
+        options: Default::default(),
     };
     source.federate(FederationCommand::AddLink(link.clone()), began);
     source.federate(FederationCommand::AddRoute(key.clone(), route.clone()), began);

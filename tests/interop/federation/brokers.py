@@ -144,6 +144,14 @@ class Harrier(Broker):
             raise AssertionError(f"harrier route {' '.join(words)}: {answer.stderr.strip()}")
         return answer.stdout
 
+    def ctl(self, *words):
+        """`harrier ctl`: what it prints. It must succeed."""
+        command = [self.binary, "ctl", "--url", self.url, *words]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if answer.returncode:
+            raise AssertionError(f"harrier ctl {words[0]}: {answer.stderr.strip()}")
+        return answer.stdout
+
     def refused(self, *words):
         """`harrier route`: why not. It must not succeed."""
         answer = subprocess.run([self.binary, "route", *words], capture_output=True, text=True, timeout=60)

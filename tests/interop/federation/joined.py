@@ -6,6 +6,7 @@ Never:  sleeps: every wait is for a message, a return or a state, with a deadlin
 """
 
 import contextlib
+import json
 import time
 
 import pika
@@ -232,6 +233,85 @@ def pushes(scene):
         equal(got.until(len(bodies) + 1)[-1], b"queued")
 
 
+def until_state(harrier, command, *columns, state):
+    """Until the only line of a list is this."""
+    waited(lambda: harrier.ctl(command, "-s", *columns).strip() == state, lambda: f"{state}: {harrier.ctl(command)}")
+
+
+def federated_by_parameters(scene):
+    harrier = scene.joined.harrier
+    for source in (scene.joined.plugged, scene.joined.plain):
+        # The source has none of its own: the link declares it.
+        exchange = scene.exchange((harrier,), start="param")
+        got = scene.bound(harrier, exchange, "eu.#")
+        upstream = {"uri": source.url, "prefetch-count": 50, "expires": 600_000}
+        harrier.ctl("set_parameter", "federation-upstream", "up", json.dumps(upstream))
+        policy = json.dumps({"federation-upstream-set": "all"})
+        harrier.ctl("set_policy", "--apply-to", "exchanges", "federate", f"^{exchange}$", policy)
+        scene.undo.append(lambda source=source, exchange=exchange: deleted(source, lambda c: c.exchange_delete(exchange)))
+        until_state(harrier, "federation_status", "upstream", "exchange", "status", state=f"up\t{exchange}\trunning")
+        up = scene.channel(source)
+        waited(lambda up=up: goes(up, exchange, "eu.de", b"wanted"), lambda: "it is wanted")
+        equal(goes(up, exchange, "us.ny"), False, "what nobody wants")
+        equal(got.until(1), [b"wanted"])
+        equal(hops(got.got[0]), [source.name], "where it came from")
+        queue = f"federation: {exchange} -> {harrier.name}"
+        up.queue_declare(queue, passive=True)
+        harrier.ctl("clear_parameter", "federation-upstream", "up")
+        equal(harrier.ctl("federation_status", "-s").strip(), "", "there is no link")
+        waited(lambda source=source, queue=queue: not has_queue(source, queue), lambda: "its queue there is gone")
+        harrier.ctl("clear_policy", "federate")
+
+
+def has_queue(broker, queue):
+    connection = broker.connect()
+    try:
+        connection.channel().queue_declare(queue, passive=True)
+    except pika.exceptions.ChannelClosedByBroker:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def shovelled_by_parameters(scene):
+    harrier, other = scene.joined.harrier, scene.joined.plain
+    here, there = unique("shovel-here").removeprefix("pika-"), unique("shovel-there").removeprefix("pika-")
+    for broker, queue in ((harrier, here), (other, here), (other, there), (harrier, there)):
+        scene.undo.append(lambda broker=broker, queue=queue: deleted(broker, lambda c: c.queue_delete(queue)))
+    # The queues at both ends are declared.
+    ways = {"out": ("amqp://", here, other.url, here), "in": (other.url, there, "amqp://", there)}
+    for name, (source, src, destination, dest) in ways.items():
+        shovel = {"src-uri": source, "src-queue": src, "dest-uri": destination, "dest-queue": dest}
+        harrier.ctl("set_parameter", "shovel", name, json.dumps(shovel | {"reconnect-delay": 0.2}))
+        until_state(harrier, "shovel_status", "name", "state", state=f"{name}\trunning")
+        start, end = (harrier, other) if name == "out" else (other, harrier)
+        sent = scene.channel(start)
+        bodies = [str(number).encode() * (1 + number % 5 * 500) for number in range(300)] + [b"x" * LARGE_BYTES]
+        stored = pika.BasicProperties(delivery_mode=2, headers={"kept": "as it was"})
+        for body in bodies:
+            sent.basic_publish("", src, body, stored)
+        taken = scene.channel(end, confirms=False)
+        got = []
+        taken.basic_consume(dest, lambda _c, _m, p, body, got=got: got.append((p.headers, body)), auto_ack=True)
+        until(taken.connection, lambda got=got, bodies=bodies: len(got) >= len(bodies), "all have come")
+        equal([body for _, body in got] == bodies, True, "all of them, in order")
+        equal(got[0][0], {"kept": "as it was"}, "and nothing is added")
+        harrier.ctl("delete_shovel", name)
+    # So many and no more.
+    up = scene.channel(other)
+    for number in range(10):
+        up.basic_publish("", there, str(number).encode())
+    shovel = {"src-uri": other.url, "src-queue": there, "dest-uri": "amqp://", "dest-queue": here, "src-delete-after": 7}
+    harrier.ctl("set_parameter", "shovel", "some", json.dumps(shovel))
+    waited(lambda: harrier.ctl("shovel_status", "-s").strip() == "", lambda: harrier.ctl("shovel_status"))
+
+    def counted(broker, queue):
+        return scene.channel(broker).queue_declare(queue, passive=True).method.message_count
+
+    waited(lambda: (counted(other, there), counted(harrier, here)) == (3, 7), lambda: "seven have moved")
+
+
 def forced(scene):
     """Who cannot mark messages, or know them again, has no second path, by whatever force."""
     harrier, other = scene.joined.harrier, scene.joined.plugged
@@ -339,6 +419,8 @@ EXPECTATIONS = {
     "joined-pulls-without-the-plugin": pulls_without_the_plugin,
     "joined-by-key-headers-and-queue": pulls_by_key_headers_and_queue,
     "joined-pushes": pushes,
+    "joined-federated-by-parameters": federated_by_parameters,
+    "joined-shovelled-by-parameters": shovelled_by_parameters,
     "joined-forced": forced,
     "joined-both-ways": both_ways,
     "joined-chain": chain,

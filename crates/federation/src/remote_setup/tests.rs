@@ -72,6 +72,7 @@ fn new_setup() -> RemoteSetup {
         durable: false,
         forced: false,
         dead_letter_exchange: None,
+        options: Default::default(),
     };
     RemoteSetup::new(spec, false, 100_000)
 }

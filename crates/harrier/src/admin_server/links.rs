@@ -259,6 +259,7 @@ impl AdminServer {
                 dropped: 0,
                 given_up: 0,
                 unacknowledged: 0,
+                is_complete: false,
                 lag: None,
                 bindings: 0,
             });
@@ -371,7 +372,13 @@ impl AdminServer {
         match (has_vhost, has_user) {
             (false, _) => Err(error("not-found", format!("there is no virtual host '{}'", key.vhost))),
             (_, false) => Err(error("not-found", format!("there is no user '{user}'"))),
-            (true, true) => Ok(LinkSpec { key, url: url.into(), user: user.into(), durable: asked.flag("durable")? }),
+            (true, true) => Ok(LinkSpec {
+                key,
+                url: url.into(),
+                user: user.into(),
+                durable: asked.flag("durable")?,
+                options: Default::default(),
+            }),
         }
     }
 
@@ -434,7 +441,7 @@ fn key_of<'a>(asked: &'a AdminCommand<'_>) -> Result<(LinkKey, &'a str), AdminEr
     // The error leaves the address out, since it may contain a password.
     let url = Url::parse(text).map_err(|why| error("malformed", why.to_string().replace(text, "the address")))?;
     let vhost = asked.text("vhost")?.unwrap_or("/");
-    Ok((LinkKey { vhost: vhost.into(), peer: peer::peer(&url).into() }, text))
+    Ok((LinkKey::of_operator(vhost.into(), peer::peer(&url).into()), text))
 }
 
 /// Checks that the local end of a route exists, and accepts or provides messages.

@@ -200,6 +200,44 @@ pub const CHANGES: &[CtlCommand] = &[
     .with_options(&[VHOST])
     .with_stated("parameters", PARAMETER_KEYS),
     change(
+        "delete_shovel",
+        "NAME",
+        "deletes a shovel, which is its parameter",
+        delete(
+            "/api/shovels/vhost/{vhost}/{NAME}",
+            "there is no shovel '{NAME}' in virtual host '{vhost}'",
+            "Deleting shovel '{NAME}' in virtual host '{vhost}' ...",
+        ),
+    )
+    .with_options(&[VHOST]),
+    change(
+        "restart_shovel",
+        "NAME",
+        "has a shovel connect again",
+        delete(
+            "/api/shovels/vhost/{vhost}/{NAME}/restart",
+            "there is no shovel '{NAME}' in virtual host '{vhost}'",
+            "Restarting shovel '{NAME}' in virtual host '{vhost}' ...",
+        ),
+    )
+    .with_options(&[VHOST]),
+    change(
+        "pause_shovel",
+        "NAME",
+        "has a shovel move nothing until it is resumed",
+        put("/api/shovels/vhost/{vhost}/{NAME}/pause", &[], "Pausing shovel '{NAME}' in virtual host '{vhost}' ...")
+            .missing("there is no shovel '{NAME}' in virtual host '{vhost}'"),
+    )
+    .with_options(&[VHOST]),
+    change(
+        "resume_shovel",
+        "NAME",
+        "has a paused shovel go on",
+        put("/api/shovels/vhost/{vhost}/{NAME}/resume", &[], "Resuming shovel '{NAME}' in virtual host '{vhost}' ...")
+            .missing("there is no shovel '{NAME}' in virtual host '{vhost}'"),
+    )
+    .with_options(&[VHOST]),
+    change(
         "set_global_parameter",
         "NAME VALUE",
         "sets a global parameter; VALUE is JSON",

@@ -346,4 +346,31 @@ pub const LISTS: &[CtlCommand] = &[
         ..list("federation_status", "the federation links and their state", "", &[], &[])
     }
     .with_options(&[CtlOption { long: "--only-down", short: None, value: None, does: "links that do not run" }]),
+    list(
+        "shovel_status",
+        "the shovels and their state",
+        "/api/shovels",
+        &[
+            "name",
+            "vhost",
+            "type",
+            "state",
+            "reason",
+            "src_uri",
+            "src_queue",
+            "src_exchange",
+            "src_exchange_key",
+            "src_protocol",
+            "dest_uri",
+            "dest_queue",
+            "dest_exchange",
+            "dest_exchange_key",
+            "dest_protocol",
+            "messages",
+            "messages_unacknowledged",
+            "timestamp",
+            "node",
+        ],
+        &["name", "vhost", "state", "reason", "src_uri", "dest_uri"],
+    ),
 ];

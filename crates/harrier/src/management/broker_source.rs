@@ -9,6 +9,7 @@ use crate::management::live_tables::{LiveTables, add};
 use crate::management::log_totals::io_counts;
 use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
 use crate::management::node_history::{NodeHistory, NodeSample};
+use crate::management::parameter_links::ParameterLinks;
 use crate::management::process_resources::ProcessResources;
 use crate::management::rated::{Rated, channel_messages};
 use crate::management::report_reader::{ReadStep, ReportReader};
@@ -22,8 +23,8 @@ use federation::{FederationCommand, LinkStatus};
 use management::{
     Action, ActionOutcome, ActionReply, AlarmHistory, AlarmKind, ApiError, BrokerCounts, BrokerFacts, ChurnCounts,
     ConnectionsToClose, ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer,
-    LiveFederationLink, LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange, QueueCounts,
-    RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
+    LiveFederationLink, LiveShovel, LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange,
+    QueueCounts, RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::{ConnectionSelector, ShardTotals};
@@ -63,6 +64,8 @@ pub struct BrokerSource {
     broker: ManagedBroker,
     definitions: CatalogFollower,
     kept: UnusedSections,
+    /// Of what is kept: another one once it has changed.
+    kept_version: u64,
     reader: ReportReader,
     sessions: SessionWorker,
     tables: LiveTables,
@@ -70,7 +73,11 @@ pub struct BrokerSource {
     queues: QueueSums,
     vhosts: HashMap<VhostId, QueueSums>,
     links: Vec<LiveFederationLink>,
+    shovels: Vec<LiveShovel>,
     link_statuses: Vec<LinkStatus>,
+    parameter_links: ParameterLinks,
+    /// Definitions or parameters have changed since links were last made of them.
+    are_links_stale: bool,
     resources: NodeHistory,
     alarms: AlarmHistory,
     /// Memory alarms of which the history knows.
@@ -87,9 +94,13 @@ impl BrokerSource {
     /// The broker has stopped, or the system has no random numbers.
     pub fn new(broker: ManagedBroker, reader: ReportReader, sessions: SessionWorker) -> io::Result<Self> {
         let random = StdRng::try_from_os_rng().map_err(io::Error::other)?;
-        Ok(BrokerSource {
+        let mut source = BrokerSource {
             kept: broker.ineffective.get(),
             definitions: CatalogFollower::start(broker.operator.clone())?,
+            kept_version: broker.ineffective.version(),
+            parameter_links: ParameterLinks::new(&broker),
+            are_links_stale: true,
+            shovels: Vec::new(),
             broker,
             reader,
             sessions,
@@ -104,7 +115,34 @@ impl BrokerSource {
             http_logins: LoginCounts { protocol: HTTP, ..LoginCounts::default() },
             amqp_logins_reset: LoginCounts::default(),
             random,
-        })
+        };
+        source.update_links();
+        Ok(source)
+    }
+
+    /// Has the broker make the links that parameters ask for.
+    fn update_links(&mut self) {
+        self.are_links_stale |= self.definitions.take_changed();
+        if std::mem::take(&mut self.are_links_stale) {
+            self.parameter_links.update(self.definitions.catalog(), &self.kept);
+            self.show_links();
+        }
+    }
+
+    /// What the API shows of links, as of the last round.
+    fn show_links(&mut self) {
+        let (links, shovels) = self.parameter_links.shown(&self.link_statuses, now_ms());
+        self.links = federation_links(&self.link_statuses, now_ms());
+        self.links.extend(links);
+        self.shovels = shovels;
+    }
+
+    /// The parameters as they are now: a reload may have changed them.
+    fn follow_parameters(&mut self) {
+        let version = self.broker.ineffective.version();
+        if self.kept_version != version {
+            (self.kept, self.kept_version, self.are_links_stale) = (self.broker.ineffective.get(), version, true);
+        }
     }
 
     fn take_steps(&mut self) {
@@ -137,12 +175,12 @@ impl BrokerSource {
             ReadStep::RoundEnds(end) => {
                 self.tables.end_round(self.definitions.catalog());
                 self.sum_queues();
-                self.links = federation_links(&end.links, now_ms());
                 self.link_statuses = end.links;
+                self.show_links();
                 let sockets = self.tables.totals().iter().map(|shard| shard.now().connections).sum();
                 let memory_bytes = slab::resident_bytes().map_or(0, |bytes| bytes as u64);
                 self.resources.update(NodeSample { resources: end.resources, sockets, memory_bytes, at_ms: now_ms() });
-                self.kept = self.broker.ineffective.get();
+                self.follow_parameters();
                 self.broker.note_certificates();
                 true
             }
@@ -153,8 +191,7 @@ impl BrokerSource {
     ///
     /// Definitions are waited for here: they are answered once they are on the disk, and the next request finds them.
     fn carry_out(&mut self, action: &Action, reply: ActionReply) {
-        // The configuration may have been read again since the last round.
-        self.kept = self.broker.ineffective.get();
+        self.follow_parameters();
         self.definitions.follow(ReplicaDemand::Change);
         let mut is_second = false;
         let outcome = loop {
@@ -196,6 +233,7 @@ impl BrokerSource {
                 PlannedChange::RestartFederationLink { vhost, id } => {
                     break self.restart_link(&vhost, &id);
                 }
+                PlannedChange::RestartShovel { vhost, name } => break self.restart_shovel(&vhost, &name),
                 PlannedChange::ResetLoginCounts => {
                     let whole = |of: fn(&ShardTotals) -> u64| all(self.tables.totals(), 0, of).total;
                     let (failed, succeeded) = (whole(|all| all.logins.refused), whole(|all| all.logins.accepted));
@@ -205,6 +243,7 @@ impl BrokerSource {
                 }
             }
         };
+        self.update_links();
         reply.send(outcome);
     }
 
@@ -222,9 +261,8 @@ impl BrokerSource {
     /// Keeps what has no effect, durably.
     fn keep(&mut self, kept: Option<UnusedSections>) -> Result<(), ApiError> {
         let Some(kept) = kept else { return Ok(()) };
-        let changed = self.broker.ineffective.change(|_| kept.clone());
-        changed.map_err(ApiError::unavailable)?;
-        self.kept = kept;
+        self.broker.ineffective.change(|_| kept).map_err(ApiError::unavailable)?;
+        self.follow_parameters();
         Ok(())
     }
 
@@ -265,8 +303,18 @@ impl BrokerSource {
 
     /// Has a link connect again, with all of its routes.
     fn restart_link(&self, vhost: &str, id: &str) -> Result<ActionOutcome, ApiError> {
-        let key = link_key(&self.link_statuses, vhost, id).ok_or_else(ApiError::not_found)?;
+        let of_parameter = self.parameter_links.link_of(vhost, id).cloned();
+        let key = of_parameter.or_else(|| link_key(&self.link_statuses, vhost, id)).ok_or_else(ApiError::not_found)?;
         let restarted = self.broker.operator.change_links(FederationCommand::RestartLink(key));
+        restarted.map(|()| ActionOutcome::Done).ok_or_else(|| ApiError::unavailable("the broker stops"))
+    }
+
+    /// Has the link of a shovel connect again. One that could not be made is tried again.
+    fn restart_shovel(&mut self, vhost: &str, name: &str) -> Result<ActionOutcome, ApiError> {
+        self.are_links_stale = true;
+        self.update_links();
+        let Some(key) = self.parameter_links.link_of_shovel(vhost, name) else { return Ok(ActionOutcome::Done) };
+        let restarted = self.broker.operator.change_links(FederationCommand::RestartLink(key.clone()));
         restarted.map(|()| ActionOutcome::Done).ok_or_else(|| ApiError::unavailable("the broker stops"))
     }
 
@@ -304,8 +352,13 @@ fn sum(a: MessageCounts, b: MessageCounts) -> MessageCounts {
 
 impl Source for BrokerSource {
     fn refresh(&mut self) {
-        self.definitions.follow(ReplicaDemand::None);
+        // What parameters ask for depends on definitions.
+        let needs_replica = ParameterLinks::are_wanted(&self.kept);
+        self.definitions.follow(if needs_replica { ReplicaDemand::Reading } else { ReplicaDemand::None });
         self.take_steps();
+        self.parameter_links.end_complete();
+        self.follow_parameters();
+        self.update_links();
     }
 
     fn follow(&mut self) {
@@ -459,6 +512,14 @@ impl Source for BrokerSource {
 
     fn federation_links(&self) -> &[LiveFederationLink] {
         &self.links
+    }
+
+    fn shovels(&self) -> &[LiveShovel] {
+        &self.shovels
+    }
+
+    fn check_parameter(&self, component: &str, vhost: &str, user: &str, value: &Json) -> Result<(), String> {
+        self.parameter_links.check(self.definitions.catalog(), (component, vhost, user), value)
     }
 
     fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {

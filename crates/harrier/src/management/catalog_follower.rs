@@ -30,6 +30,8 @@ pub struct CatalogFollower {
     /// It gets no more changes.
     is_lost: bool,
     subscribed_at: Instant,
+    /// Definitions have changed since it was last asked.
+    has_changed: bool,
 }
 
 impl CatalogFollower {
@@ -38,7 +40,7 @@ impl CatalogFollower {
     pub fn start(operator: AdminHandle) -> io::Result<Self> {
         let replica = operator.subscribe_definitions();
         let replica = replica.ok_or_else(|| io::Error::other("the definitions are not to be had"))?;
-        Ok(Self { operator, replica, is_lost: false, subscribed_at: now() })
+        Ok(Self { operator, replica, is_lost: false, subscribed_at: now(), has_changed: true })
     }
 
     pub fn catalog(&self) -> &Catalog {
@@ -47,6 +49,11 @@ impl CatalogFollower {
 
     pub fn find_route(&mut self, message: RouteQuestion<'_>) -> Option<Arc<QueueRoute>> {
         self.replica.find_route(message)
+    }
+
+    /// Whether definitions have changed since this was last asked.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// Makes the changes that have come. A replica that is lost, since more of them came than wait for it, is taken anew if that is
@@ -67,9 +74,11 @@ impl CatalogFollower {
                     // The broker ends.
                     None => return,
                 }
-                (self.is_lost, self.subscribed_at) = (false, now());
+                (self.is_lost, self.subscribed_at, self.has_changed) = (false, now(), true);
             }
-            match self.replica.apply(DEFINITION_UPDATES_MAX, |_, _| {}) {
+            let applied = self.replica.apply(DEFINITION_UPDATES_MAX, |_, _| {});
+            self.has_changed |= applied != Ok(0);
+            match applied {
                 Ok(made) if made < DEFINITION_UPDATES_MAX => return,
                 Ok(_) => {}
                 Err(_) => self.is_lost = true,

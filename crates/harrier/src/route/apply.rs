@@ -255,9 +255,9 @@ impl DeclaredTopology {
         let url = self.brokers[far].dial_address.clone();
         let own = [self.brokers[near].admin_address.peer().into(), self.brokers[near].dial_address.peer().into()];
         let Some(broker) = self.brokers.get_mut(near) else { return Err(format!("there is no [broker.{near}]")) };
-        let key = LinkKey { vhost: broker.admin_address.url.vhost.as_str().into(), peer: url.peer().into() };
+        let key = LinkKey::of_operator(broker.admin_address.url.vhost.as_str().into(), url.peer().into());
         let user = broker.admin_address.url.user.as_str().into();
-        let spec = LinkSpec { key: key.clone(), url: url.text.into(), user, durable };
+        let spec = LinkSpec { key: key.clone(), url: url.text.into(), user, durable, options: Default::default() };
         broker.plan.add_link(spec, &own).map_err(|why| why.to_string())?;
         Ok((near.to_owned(), key))
     }

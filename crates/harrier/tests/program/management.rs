@@ -8,46 +8,49 @@ use std::net::TcpStream;
 use wire::{Properties, RawProperties};
 
 /// guest:guest
-const GUEST: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
+pub(super) const GUEST: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
 
 /// A broker with a management API and metrics of its own.
-struct ApiBroker {
-    process: BrokerProcess,
-    api: String,
+pub(super) struct ApiBroker {
+    pub process: BrokerProcess,
+    pub api: String,
     metrics: String,
 }
 
 /// An answer's status and body.
-struct HttpReply {
-    status: u16,
-    body: String,
+pub(super) struct HttpReply {
+    pub status: u16,
+    pub body: String,
 }
 
 impl HttpReply {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 }
 
 impl ApiBroker {
-    fn start(words: &[&str]) -> Self {
-        let listen =
-            ["--listen", "127.0.0.1:0", "--management-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+    pub fn start(words: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", words)
+    }
+
+    pub fn start_at(address: &str, words: &[&str]) -> Self {
+        let listen = ["--listen", address, "--management-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
         let process = BrokerProcess::start(&[&listen[..], words].concat());
         let addresses = field(&process.ready, "management");
         let (api, metrics) = addresses.split_once(' ').expect("two addresses");
         ApiBroker { api: api.to_owned(), metrics: metrics.to_owned(), process }
     }
 
-    fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::connect(&format!("amqp://{}", self.process.address)).expect("a connection")
     }
 
-    fn get(&self, target: &str) -> HttpReply {
+    pub fn get(&self, target: &str) -> HttpReply {
         request(&self.api, "GET", target, GUEST, "")
     }
 
-    fn wait_for(&self, target: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for(&self, target: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut found = None;
         let look = || {
             let reply = self.get(target);
@@ -59,7 +62,7 @@ impl ApiBroker {
     }
 }
 
-fn request(address: &str, method: &str, target: &str, headers: &str, body: &str) -> HttpReply {
+pub(super) fn request(address: &str, method: &str, target: &str, headers: &str, body: &str) -> HttpReply {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
     let length = body.len();

@@ -1,4 +1,4 @@
-//! Parameters, which are kept: of components in virtual hosts, and global ones.
+//! Parameters: of components in virtual hosts, and global ones, which have no effect.
 
 use super::Planned;
 use super::kept_limits::{check_counts, check_entry};
@@ -6,16 +6,23 @@ use super::names::{CLUSTER_NAME, CLUSTER_TAGS, GLOBAL_SECTION, forget, keep_name
 use crate::access::AccessDecision;
 use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, made, named};
+use crate::federation_upstream::{FederationUpstream, UPSTREAM, UPSTREAM_SET, UpstreamSetEntry};
 use crate::json_object::JsonObject;
 use crate::planned_change::PlannedChange;
+use crate::shovel_parameter::{SHOVEL, ShovelParameter};
 use crate::source::ActionOutcome;
 use catalog::ResourceKind;
 use definitions::{Json, UnusedSections};
 
 /// Components whose parameters clients set so. Policies and limits have routes of their own.
-const COMPONENTS: [&str; 3] = ["federation-upstream", "federation-upstream-set", "shovel"];
+const COMPONENTS: [&str; 3] = [UPSTREAM, UPSTREAM_SET, SHOVEL];
 
 const SECTION: &str = "parameters";
+/// By which a parameter is known.
+const IDENTITY: [&str; 3] = ["component", "vhost", "name"];
+/// Beside RabbitMQ's keys, an entry has the user in whose name its links act, and whether a shovel is paused.
+pub const PARAMETER_USER: &str = "user";
+pub const PARAMETER_PAUSED: &str = "paused";
 
 fn value<'a>(request: &ChangeRequest<'a>) -> Result<&'a Json, ApiError> {
     request.body.get("value").ok_or_else(|| ApiError::bad_request("key_missing: value"))
@@ -25,32 +32,69 @@ fn value<'a>(request: &ChangeRequest<'a>) -> Result<&'a Json, ApiError> {
 pub fn set(request: &ChangeRequest<'_>) -> Planned {
     let (component, vhost, value) = (request.matched.at("component"), request.vhost_name()?, value(request)?);
     let name = named(ResourceKind::Queue, request.matched.at("name"))?;
-    check(component, value).map_err(|why| ApiError::bad_request(format!("Validation failed: {why}")))?;
+    let checked = check(component, value)
+        .and_then(|()| request.source.check_parameter(component, &vhost, request.user_name, value));
+    checked.map_err(|why| ApiError::bad_request(format!("Validation failed\n\n{why}\n")))?;
     let entry = JsonObject::new()
         .put("value", value.clone())
         .text("vhost", &vhost)
         .text("component", component)
         .text("name", &name)
+        // In whose name its links act.
+        .text(PARAMETER_USER, request.user_name)
         .build();
-    put(request, SECTION, &["component", "vhost", "name"], entry)
+    put(request, SECTION, &IDENTITY, entry)
+}
+
+/// `PUT /api/shovels/vhost/{vhost}/{name}/pause` and `resume`.
+pub fn pause_shovel(request: &ChangeRequest<'_>, is_paused: bool) -> Planned {
+    let of_shovel = request.source.kept().section(SECTION).iter().find(|entry| is_shovel(request, entry));
+    let Some(Json::Object(fields)) = of_shovel else { return Err(ApiError::not_found()) };
+    let mut fields = fields.clone();
+    fields.retain(|(key, _)| key != PARAMETER_PAUSED);
+    if is_paused {
+        fields.push((PARAMETER_PAUSED.to_owned(), Json::Bool(true)));
+    }
+    put(request, SECTION, &IDENTITY, Json::Object(fields)).map(|change| match change {
+        PlannedChange::Define { definitions, kept, .. } => {
+            PlannedChange::Define { definitions, kept, outcome: ActionOutcome::Done }
+        }
+        other => other,
+    })
+}
+
+/// `DELETE /api/shovels/vhost/{vhost}/{name}`.
+pub fn delete_shovel(request: &ChangeRequest<'_>) -> Planned {
+    let mut kept = request.source.kept().clone();
+    match kept.remove(SECTION, |entry| is_shovel(request, entry)) {
+        true => Ok(PlannedChange::keep(kept, ActionOutcome::Done)),
+        false => Err(ApiError::not_found()),
+    }
+}
+
+/// `DELETE /api/shovels/vhost/{vhost}/{name}/restart`.
+pub fn restart_shovel(request: &ChangeRequest<'_>) -> Planned {
+    match request.source.kept().section(SECTION).iter().any(|entry| is_shovel(request, entry)) {
+        true => Ok(PlannedChange::RestartShovel {
+            vhost: request.vhost_name()?,
+            name: request.matched.at("name").to_owned(),
+        }),
+        false => Err(ApiError::not_found()),
+    }
+}
+
+/// Whether a parameter is the shovel of the path.
+fn is_shovel(request: &ChangeRequest<'_>, entry: &Json) -> bool {
+    let has = |key: &str, text: &str| matches!(entry.get(key), Some(Json::Text(found)) if found == text);
+    has("component", SHOVEL) && has("vhost", request.matched.at("vhost")) && has("name", request.matched.at("name"))
 }
 
 /// What a component takes. What it says is never part of the reason: addresses have passwords.
 fn check(component: &str, value: &Json) -> Result<(), String> {
     match (component, value) {
-        ("federation-upstream", Json::Object(_)) => match value.get("uri") {
-            Some(Json::Text(_)) => Ok(()),
-            Some(Json::List(uris)) if uris.iter().all(|uri| matches!(uri, Json::Text(_))) => Ok(()),
-            Some(_) => Err("uri is a string or a list of strings".to_owned()),
-            None => Err("Key \"uri\" not found in federation-upstream".to_owned()),
-        },
-        ("federation-upstream-set", Json::List(upstreams)) => {
-            let names = |entry: &Json| matches!(entry.get("upstream"), Some(Json::Text(_)));
-            upstreams.iter().all(names).then_some(()).ok_or_else(|| "each entry names its upstream".to_owned())
-        }
-        ("shovel", Json::Object(_)) => Ok(()),
-        ("federation-upstream-set", _) => Err(format!("a list is needed, not {}", value.kind())),
-        ("federation-upstream" | "shovel", _) => Err(format!("an object is needed, not {}", value.kind())),
+        (UPSTREAM, _) => FederationUpstream::read(value).map(drop),
+        (UPSTREAM_SET, _) => UpstreamSetEntry::read_all(value).map(drop),
+        (SHOVEL, _) => ShovelParameter::read(value).map(drop),
         ("policy" | "operator_policy" | "vhost-limits", _) => {
             Err(format!("{component} may not be set using this method"))
         }
@@ -60,7 +104,7 @@ fn check(component: &str, value: &Json) -> Result<(), String> {
 
 /// `DELETE /api/parameters/{component}/{vhost}/{name}`.
 pub fn clear(request: &ChangeRequest<'_>) -> Planned {
-    remove(request, SECTION, &["component", "vhost", "name"])
+    remove(request, SECTION, &IDENTITY)
 }
 
 /// `PUT /api/global-parameters/{name}`.

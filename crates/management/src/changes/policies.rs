@@ -5,6 +5,7 @@ use crate::api_error::ApiError;
 use crate::change_request::{ChangeRequest, faulty, made, named};
 use crate::planned_change::PlannedChange;
 use crate::source::ActionOutcome;
+use crate::upstream_choice::UpstreamChoice;
 use catalog::{AllPolicies, ResourceKind};
 use definitions::Json;
 
@@ -21,8 +22,10 @@ pub fn set(request: &ChangeRequest<'_>, is_operator: bool) -> Planned {
     let definition = body.get("definition").ok_or_else(|| ApiError::bad_request("key_missing: definition"))?;
     fields.push(("definition".to_owned(), definition.clone()));
     let policy = definitions::read_policy(&Json::Object(fields), vhost, name, is_operator);
+    let policy = policy.map_err(|fault| faulty(&fault))?;
+    UpstreamChoice::check(&policy).map_err(|why| ApiError::bad_request(format!("Validation failed\n\n{why}\n")))?;
     let mut all = AllPolicies::of(request.catalog());
-    let existed = all.put(is_operator, policy.map_err(|fault| faulty(&fault))?);
+    let existed = all.put(is_operator, policy);
     Ok(PlannedChange::define([all.definition()], made(existed)))
 }
 

@@ -5,7 +5,7 @@ use catalog::{Definition, Name, Password};
 use definitions::Json;
 use management::{
     ApiOptions, CatalogSource, DirectRequests, HttpListener, ListenerFacts, LiveChannel, LiveConnection, LiveConsumer,
-    QueueCounts, RatedCount, ServedRoutes, ServerStopper, WaitingMessages, serve,
+    LiveShovel, LiveShovelEnd, QueueCounts, RatedCount, ServedRoutes, ServerStopper, WaitingMessages, serve,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -114,6 +114,19 @@ pub fn source() -> CatalogSource {
         certificate_expires_s: expires,
     };
     source.facts.listeners = vec![listener("amqp", 5_672, None), listener("amqp/ssl", 5_671, Some(20 * 86_400))];
+    let end = |uri: &str| LiveShovelEnd { uri: uri.to_owned(), ..LiveShovelEnd::default() };
+    source.shovels.push(LiveShovel {
+        vhost: "v 1".to_owned(),
+        name: "s".to_owned(),
+        state: "running",
+        source: LiveShovelEnd { queue: Some("q".to_owned()), ..end("amqp:///v%201") },
+        destination: LiveShovelEnd {
+            exchange: Some("x".to_owned()),
+            key: Some("k".to_owned()),
+            ..end("amqp://h:5672")
+        },
+        ..LiveShovel::default()
+    });
     source
 }
 

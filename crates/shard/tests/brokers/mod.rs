@@ -201,13 +201,19 @@ impl TestBroker {
     }
 
     pub fn key(&self, peer: &TestBroker) -> LinkKey {
-        LinkKey { vhost: "/".into(), peer: peer.server.addresses()[0].as_str().into() }
+        LinkKey::of_operator("/".into(), peer.server.addresses()[0].as_str().into())
     }
 
     /// A link to another broker, with a route.
     pub fn route(&self, peer: &TestBroker, spec: RouteSpec) {
         let key = self.key(peer);
-        let link = LinkSpec { key: key.clone(), url: peer.url().into(), user: "guest".into(), durable: false };
+        let link = LinkSpec {
+            key: key.clone(),
+            url: peer.url().into(),
+            user: "guest".into(),
+            durable: false,
+            options: Default::default(),
+        };
         let admin = self.server.admin();
         admin.change_links(FederationCommand::AddLink(link)).expect("taken");
         admin.change_links(FederationCommand::AddRoute(key.clone(), spec.clone())).expect("taken");
@@ -251,6 +257,7 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
         durable: false,
         forced: false,
         dead_letter_exchange: None,
+        options: Default::default(),
     }
 }
 

@@ -101,8 +101,14 @@ impl RouteSettings {
     /// The link that carries it, at the broker that dials.
     pub fn link(&self) -> LinkSpec {
         let peer = self.ends().1;
-        let key = LinkKey { vhost: "/".into(), peer: format!("b{peer}").into() };
-        LinkSpec { key, url: format!("amqp://guest:guest@b{peer}/%2F").into(), user: "guest".into(), durable: false }
+        let key = LinkKey::of_operator("/".into(), format!("b{peer}").into());
+        LinkSpec {
+            key,
+            url: format!("amqp://guest:guest@b{peer}/%2F").into(),
+            user: "guest".into(),
+            durable: false,
+            options: Default::default(),
+        }
     }
 
     /// Turns it into a dynamic pull route that makes a second path. A message that arrived by a long path is forwarded, and
@@ -206,6 +212,7 @@ impl FederationSettings {
                     durable: chance.permille(200),
                     forced: false,
                     dead_letter_exchange: None,
+                    options: Default::default(),
                 };
                 routes.push(RouteSettings { source, destination, exchange, spec, feed });
             }
