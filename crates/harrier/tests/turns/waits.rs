@@ -84,17 +84,20 @@ pub fn beside(name: &str, attack: impl FnOnce(&LimitedBroker)) {
 
 /// The same, of a broker with a store or without one.
 pub fn beside_on(name: &str, has_store: bool, attack: impl FnOnce(&LimitedBroker)) {
-    let broker = LimitedBroker::start_on(name, LIMIT_MIB, has_store);
-    let address = broker.address.clone();
+    beside_running(name, &LimitedBroker::start_on(name, LIMIT_MIB, has_store), attack);
+}
+
+/// The same, of a broker that has run before.
+pub fn beside_running(name: &str, broker: &LimitedBroker, attack: impl FnOnce(&LimitedBroker)) {
+    let mut bystander = TimedBystander::new(&broker.address, name);
     let (end, ended) = channel();
     let waits = std::thread::scope(|scope| {
         let bystander = scope.spawn(move || {
-            let mut bystander = TimedBystander::new(&address, name);
             bystander.exchange_until(&ended);
             bystander.waits
         });
         let at = now();
-        attack(&broker);
+        attack(broker);
         let took = at.elapsed();
         end.send(()).expect("the bystander waits");
         println!("{name}: the attack took {} ms", took.as_millis());
