@@ -89,13 +89,16 @@ pub fn beside_on(name: &str, has_store: bool, attack: impl FnOnce(&LimitedBroker
 
 /// The same, of a broker that has run before.
 pub fn beside_running(name: &str, broker: &LimitedBroker, attack: impl FnOnce(&LimitedBroker)) {
-    let mut bystander = TimedBystander::new(&broker.address, name);
-    let (end, ended) = channel();
+    let address = broker.address.clone();
+    let ((end, ended), (ready, is_ready)) = (channel(), channel());
     let waits = std::thread::scope(|scope| {
         let bystander = scope.spawn(move || {
+            let mut bystander = TimedBystander::new(&address, name);
+            ready.send(()).expect("the attack waits");
             bystander.exchange_until(&ended);
             bystander.waits
         });
+        is_ready.recv().expect("the bystander is connected");
         let at = now();
         attack(broker);
         let took = at.elapsed();
