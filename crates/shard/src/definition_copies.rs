@@ -1,5 +1,5 @@
 //! Copies of the definitions for replicas outside of the shards, made in pieces: a million bindings in one piece hold everybody on shard
-//! 0 for a third of a second.
+//! 0 for 40 ms.
 //!
 //! While a copy is made the definitions stay as they are: changes wait, and messages go on.
 

@@ -66,6 +66,7 @@ mod model_ring;
 mod output_queues;
 mod page_reads;
 mod paging;
+mod partial_check;
 mod password_verifier;
 mod pending_dial;
 mod publisher_throttle;

@@ -86,6 +86,8 @@ pub const MEMORY_RESERVE_DIVISOR: u64 = 32;
 /// While memory is low, frames and messages that have not arrived whole may hold this fraction of the limit, one half:
 /// their connections are not read, so that nobody would ever free it. Beyond it those with most are closed.
 pub const PARTIAL_SHARE_DIVISOR: u64 = 2;
+/// Connections that are looked at with one check of memory for what has not arrived whole: half a millisecond.
+pub const CONNECTIONS_ADDED_UP_MAX: usize = 4_096;
 /// Bytes by which the memory of a shard may grow before it is added up again, in the middle of a tick.
 pub const MEMORY_STEP_BYTES: usize = 2 << 20;
 /// Bytes of a frame that is taken while memory is low, payload only; consumers need less. A longer one, and its connection,

@@ -4,6 +4,7 @@ use crate::limits::{
     HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, MEMORY_CHECK_INTERVAL, MEMORY_STEP_BYTES, RECHECK_INTERVAL,
 };
 use crate::memory_pressure::MemoryPressure;
+use crate::partial_check::PartialCheck;
 use crate::shared_state::SharedState;
 use catalog::{ShardId, VhostId};
 use std::time::Instant;
@@ -20,6 +21,7 @@ pub(crate) struct MemoryAccount {
     seen_bytes: usize,
     pressure: MemoryPressure,
     partial_checked_at: Option<Instant>,
+    pub partial_check: PartialCheck,
     /// The bytes queued in virtual hosts with a limit, as the other shards know them.
     vhost_bytes: Vec<(VhostId, u64)>,
 }
@@ -44,6 +46,7 @@ impl MemoryAccount {
             seen_bytes: 0,
             pressure: MemoryPressure::NONE,
             partial_checked_at: None,
+            partial_check: PartialCheck::default(),
             vhost_bytes: Vec::new(),
         }
     }
@@ -63,7 +66,7 @@ impl MemoryAccount {
         bytes >= self.seen_bytes + MEMORY_STEP_BYTES
     }
 
-    /// Whether it is time to add up what has not arrived whole, which then counts as done.
+    /// Whether it is time to begin to add up what has not arrived whole, which then counts as begun.
     pub fn start_partial_check(&mut self, now: Instant) -> bool {
         let is_due = self.partial_checked_at.is_none_or(|at| now >= at + RECHECK_INTERVAL);
         if is_due {

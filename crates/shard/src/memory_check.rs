@@ -1,24 +1,15 @@
 //! The memory check of a shard: adds up what it holds, and carries out what follows from that.
 
-use crate::connection::ConnectionPhase;
 use crate::effects::DeferredRefusal;
-use crate::limits::SCARCE_FRAME_BYTES_MAX;
+use crate::limits::{CONNECTIONS_ADDED_UP_MAX, SCARCE_FRAME_BYTES_MAX};
+use crate::partial_check::PartialCheck;
 use crate::sessions::Sessions;
 use broker::{ConnectionSlot, Effects, MemoryUse};
-use catalog::{Refusal, UserId};
-use std::collections::HashMap;
+use catalog::Refusal;
 use std::time::Instant;
 use wire::{ChannelNumber, ReplyCode};
 
 const PARTIAL_TEXT: &str = "RESOURCE_ERROR - memory is low, and the connection holds much that has not arrived whole";
-
-/// What the connections of one user hold of frames and messages that have not arrived whole.
-#[derive(Default)]
-struct PartialContents {
-    bytes: usize,
-    /// The connection with most, and how much that is.
-    largest: Option<(usize, ConnectionSlot)>,
-}
 
 impl Sessions {
     /// What changes when memory is taken: the blocks of this shard, and the heap of the process.
@@ -133,33 +124,25 @@ impl Sessions {
     }
 
     /// While memory is low nobody reads what completes a message: if too much of it is of messages that are not whole, the
-    /// connection with most of them ends, of the user with most.
+    /// connection with most of them ends, of the user with most. Very many connections are looked at with several checks.
     fn check_partial_contents(&mut self, now: Instant) {
-        if !self.memory.start_partial_check(now) {
+        if !self.memory.pressure().is_low {
+            self.memory.partial_check = PartialCheck::default();
+            let _none = self.shared.record_partial_bytes(self.options.shard, 0);
             return;
         }
-        let mut users: HashMap<UserId, PartialContents> = HashMap::new();
-        let mut bytes = 0;
-        if self.memory.pressure().is_low {
-            for slot in self.connections.slots() {
-                let Some(connection) = self.connections.get(slot) else { continue };
-                let ConnectionPhase::Open { user, .. } = connection.phase else { continue };
-                let partial_bytes = connection.partial_bytes();
-                if partial_bytes > 0 {
-                    let of_user = users.entry(user).or_default();
-                    of_user.bytes += partial_bytes;
-                    of_user.largest = of_user.largest.max(Some((partial_bytes, slot)));
-                    bytes += partial_bytes;
-                }
-            }
-        }
-        if !self.shared.record_partial_bytes(self.options.shard, bytes as u64) {
+        if !self.memory.partial_check.is_under_way() && !self.memory.start_partial_check(now) {
             return;
         }
-        let most = users.into_iter().max_by_key(|(user, contents)| (contents.bytes, *user));
-        if let Some((_, slot)) = most.and_then(|(_, contents)| contents.largest) {
+        let Some(sums) = self.memory.partial_check.proceed(&self.connections, CONNECTIONS_ADDED_UP_MAX) else { return };
+        if !self.shared.record_partial_bytes(self.options.shard, sums.bytes as u64) {
+            return;
+        }
+        if let Some(most) = sums.most
+            && most.is_still_there(&self.connections)
+        {
             let refusal = Refusal::connection(ReplyCode::ResourceError, PARTIAL_TEXT);
-            let channel = ChannelNumber::CONNECTION;
+            let (slot, channel) = (most.slot, ChannelNumber::CONNECTION);
             self.effects.refusals.push(DeferredRefusal { slot, channel, refusal, method: (0, 0) });
         }
     }

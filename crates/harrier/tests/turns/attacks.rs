@@ -2,8 +2,9 @@
 
 use crate::attacker::{Attacker, announce_to, body, method_frame, open_channel, short};
 use crate::broker::{CONFIGURATION, LimitedBroker};
-use crate::waits::{beside, beside_on, exchange_often};
-use crate::{has_store, size};
+use crate::http_attacks::ask;
+use crate::waits::{beside, beside_on, beside_running, exchange_often};
+use crate::{LIMIT_MIB, has_store, size};
 use client::{Client, QueueOptions};
 use wire::method::{basic, channel, exchange, queue, tx};
 use wire::{DeliveryTag, List, Properties, Table, TableRef, Value};
@@ -324,6 +325,21 @@ fn an_exchange_with_very_many_bindings_is_deleted() {
         let delete = exchange::Delete { exchange: short("d"), if_unused: false, no_wait: true };
         carry_out(&mut attacker, [method_frame(1, delete.into())]);
     });
+}
+
+/// It makes a change, for which it needs a copy of the definitions: the one that it had has fallen too far behind.
+#[test]
+fn the_api_is_asked_while_there_are_very_many_bindings() {
+    let name = "the API and many bindings";
+    let broker = LimitedBroker::start_on(name, LIMIT_MIB, has_store());
+    let mut owner = connect(&broker);
+    carry_out(&mut owner, [declare("q", &Table::new())]);
+    let bindings = size(30_000, 1_000_000);
+    for first in (0..bindings).step_by(10_000) {
+        let some = first..bindings.min(first + 10_000);
+        carry_out(&mut owner, some.map(|number| bind("q", "amq.direct", &number.to_string(), &Table::new())));
+    }
+    beside_running(name, &broker, |broker| assert_eq!(ask(broker, "PUT /api/vhosts/new"), 201));
 }
 
 #[test]

@@ -36,11 +36,16 @@ fn status(stream: &mut TcpStream) -> Option<u16> {
     head.split(' ').nth(1).and_then(|status| status.parse().ok())
 }
 
-/// Asks until it is let in: there may be as many connections as may be.
 fn overview(broker: &LimitedBroker) -> u16 {
+    ask(broker, "GET /api/overview")
+}
+
+/// Asks until it is let in: there may be as many connections as may be.
+pub fn ask(broker: &LimitedBroker, what: &str) -> u16 {
     loop {
         let mut stream = connect(&broker.api);
-        let request = format!("GET /api/overview HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{GUEST}\r\n");
+        let request =
+            format!("{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n{GUEST}\r\n");
         // Who is refused at the door may find the connection gone.
         if stream.write_all(request.as_bytes()).is_err() {
             continue;

@@ -84,17 +84,23 @@ pub fn beside(name: &str, attack: impl FnOnce(&LimitedBroker)) {
 
 /// The same, of a broker with a store or without one.
 pub fn beside_on(name: &str, has_store: bool, attack: impl FnOnce(&LimitedBroker)) {
-    let broker = LimitedBroker::start_on(name, LIMIT_MIB, has_store);
+    beside_running(name, &LimitedBroker::start_on(name, LIMIT_MIB, has_store), attack);
+}
+
+/// The same, of a broker that has run before.
+pub fn beside_running(name: &str, broker: &LimitedBroker, attack: impl FnOnce(&LimitedBroker)) {
     let address = broker.address.clone();
-    let (end, ended) = channel();
+    let ((end, ended), (ready, is_ready)) = (channel(), channel());
     let waits = std::thread::scope(|scope| {
         let bystander = scope.spawn(move || {
             let mut bystander = TimedBystander::new(&address, name);
+            ready.send(()).expect("the attack waits");
             bystander.exchange_until(&ended);
             bystander.waits
         });
+        is_ready.recv().expect("the bystander is connected");
         let at = now();
-        attack(&broker);
+        attack(broker);
         let took = at.elapsed();
         end.send(()).expect("the bystander waits");
         println!("{name}: the attack took {} ms", took.as_millis());
