@@ -97,7 +97,7 @@ fn lines(survey: &DamageSurvey, names: &QueueNames) -> Vec<String> {
 
 fn words(queue: &str, loss: MessageLoss, runs: &[&LostMessages]) -> String {
     let count: u64 = runs.iter().map(|run| run.last.0 - run.first.0 + 1).sum();
-    let noun = if count == 1 { "message" } else { "messages" };
+    let (noun, what) = if count == 1 { ("message", "it was") } else { ("messages", "they were") };
     let mut ranges = String::new();
     for run in runs.iter().take(LOST_RANGES_NAMED_MAX) {
         let separator = if ranges.is_empty() { "" } else { ", " };
@@ -113,7 +113,7 @@ fn words(queue: &str, loss: MessageLoss, runs: &[&LostMessages]) -> String {
     match loss {
         MessageLoss::Lost => format!("{queue} has lost {noun} {ranges}"),
         MessageLoss::Missing => {
-            format!("{queue} has lost {noun} {ranges}, as far as they were written and not settled")
+            format!("{queue} has lost {noun} {ranges}, as far as {what} written and not settled")
         }
         MessageLoss::Unsettled => format!("{queue} has {noun} {ranges} again, which it was done with"),
     }

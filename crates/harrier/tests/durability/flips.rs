@@ -100,7 +100,7 @@ fn a_broker_refuses_a_damaged_store_and_names_the_place_unless_it_may_lose_it() 
     // The frames in front and behind say which message is missing.
     let [number] = lost[..] else { panic!("each message has a frame of its own: {lost:?}") };
     let loss = format!(
-        "{segment} at block {}: queue {queue} ({QUEUE:?} in \"/\") has lost message {}, as far as they were written and not settled",
+        "{segment} at block {}: queue {queue} ({QUEUE:?} in \"/\") has lost message {}, as far as it was written and not settled",
         block.0,
         first + u64::from(number)
     );
