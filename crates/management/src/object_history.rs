@@ -13,14 +13,19 @@ pub struct Reading {
     pub kind: SampleKind,
     /// `messages`, of which `messages_details` tells more.
     pub name: &'static str,
+    /// In parts of the number.
     pub value: u64,
+    /// How many parts make one: 1, but for numbers that are not whole.
+    pub parts: u32,
 }
 
 /// Samples of one number.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
-    /// Value and milliseconds since the epoch.
+    /// Value, in parts, and milliseconds since the epoch.
     pub samples: Vec<(u64, u64)>,
+    /// How many parts make one.
+    pub parts: u32,
     pub average: f64,
     /// By how much it grew a second, from the oldest sample to the newest.
     pub average_rate: f64,
@@ -67,7 +72,7 @@ impl ObjectHistory {
     pub fn samples(&self, number: usize, range: SampleRange) -> Samples {
         let SampleRange { age_ms, step_ms } = range;
         let Some(ring) = self.rings.iter().find(|ring| ring.span_ms() >= age_ms).or(self.rings.last()) else {
-            return Samples::default();
+            return Samples { samples: Vec::new(), parts: 1, average: 0.0, average_rate: 0.0 };
         };
         let newest = self.now_ms / step_ms * step_ms;
         let times = (0..=age_ms / step_ms).map_while(|step| newest.checked_sub(step * step_ms));
@@ -76,6 +81,7 @@ impl ObjectHistory {
             // Nothing is known of the last multiple of the step: the object is that new.
             samples.push((self.now[number].value, newest));
         }
+        let parts = self.now[number].parts;
         let sum: f64 = samples.iter().map(|(value, _)| *value as f64).sum();
         let average_rate = match (samples.first(), samples.last()) {
             (Some((newest, at)), Some((oldest, since))) if at > since => {
@@ -83,7 +89,8 @@ impl ObjectHistory {
             }
             _ => 0.0,
         };
-        Samples { average: sum / samples.len() as f64, average_rate, samples }
+        let (average, average_rate) = (sum / samples.len() as f64 / f64::from(parts), average_rate / f64::from(parts));
+        Samples { samples, parts, average, average_rate }
     }
 
     /// What the number was at a time. `None`: before the first reading.
@@ -109,7 +116,7 @@ mod tests {
     use crate::sample_range::{SampleKind, SampleRange};
 
     fn reading(value: u64) -> Vec<Reading> {
-        vec![Reading { kind: SampleKind::Lengths, name: "messages", value }]
+        vec![Reading { kind: SampleKind::Lengths, name: "messages", value, parts: 1 }]
     }
 
     fn range(age_s: u64, step_s: u64) -> SampleRange {

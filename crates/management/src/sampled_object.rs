@@ -72,6 +72,7 @@ pub fn readings(source: &dyn Source, live: &LiveObjects<'_>, object: &SampledObj
             found.all(NodeStatistics, used);
             found.all(NodeStatistics, counts.churn.named().map(|(name, count)| (name, count.total)));
             found.all(NodeStatistics, counts.io.named().map(|(name, count)| (name, count.total)));
+            found.times(NodeStatistics, counts.io.averages_ms());
             found.all(NodeStatistics, NODE_ZEROS.map(|name| (name, 0)));
         }
         SampledObject::Vhost(id) => {
@@ -111,7 +112,14 @@ struct Readings(Vec<Reading>);
 
 impl Readings {
     fn all(&mut self, kind: SampleKind, numbers: impl IntoIterator<Item = (&'static str, u64)>) {
-        self.0.extend(numbers.into_iter().map(|(name, value)| Reading { kind, name, value }));
+        self.0.extend(numbers.into_iter().map(|(name, value)| Reading { kind, name, value, parts: 1 }));
+    }
+
+    /// Milliseconds, to the microsecond.
+    fn times(&mut self, kind: SampleKind, numbers: impl IntoIterator<Item = (&'static str, f64)>) {
+        let reading =
+            |(name, ms): (&'static str, f64)| Reading { kind, name, value: (ms * 1e3).round() as u64, parts: 1_000 };
+        self.0.extend(numbers.into_iter().map(reading));
     }
 
     fn messages(&mut self, counts: &MessageCounts) {

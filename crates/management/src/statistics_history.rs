@@ -121,8 +121,12 @@ fn with_samples(value: Json, samples: &impl Fn(&str) -> Option<Samples>) -> Json
 
 fn fields_of(found: Samples) -> [(String, Json); 3] {
     let int = |value: u64| Json::Int(i64::try_from(value).unwrap_or(i64::MAX));
+    let number = |value: u64| match found.parts {
+        1 => int(value),
+        parts => Json::Float(value as f64 / f64::from(parts)),
+    };
     let sample = |(value, at_ms)| {
-        let fields = [("sample", int(value)), ("timestamp", int(at_ms))];
+        let fields = [("sample", number(value)), ("timestamp", int(at_ms))];
         Json::Object(fields.map(|(key, value)| (key.to_owned(), value)).into())
     };
     let samples = Json::List(found.samples.into_iter().map(sample).collect());
@@ -212,5 +216,25 @@ mod tests {
         let samples = r#"[{"sample":4,"timestamp":1010000},{"sample":3,"timestamp":1005000}]"#;
         let added = format!(r#"{{"rate":0.5,"samples":{samples},"avg":3.5,"avg_rate":0.2}}"#);
         assert_eq!(found, text.replace(r#"{"rate":0.5}"#, &added));
+    }
+
+    #[test]
+    fn a_time_has_samples_in_parts_of_a_millisecond() {
+        use crate::io_counts::IoOperation;
+        use crate::rated_count::RatedCount;
+        let (mut source, mut history) = (source(0), StatisticsHistory::default());
+        let query = crate::query::Query::parse("node_stats_age=5&node_stats_incr=5").expect("a query");
+        let ranges = SampleRanges::of(&query).expect("a range");
+        for us_rate in [500.0, 1_000.0] {
+            let of = |rate| RatedCount { total: 1, rate };
+            source.counts.io.reads = IoOperation { count: of(2.0), us: of(us_rate) };
+            source.now_ms += 5_000;
+            history.update(&source);
+        }
+        let value = Json::read(br#"{"io_read_avg_time_details":{"rate":0.0}}"#).expect("JSON");
+        let found = history.add_samples(value, &SampledObject::Node, &ranges).line();
+        let samples = r#"[{"sample":0.5,"timestamp":1010000},{"sample":0.25,"timestamp":1005000}]"#;
+        let details = format!(r#"{{"rate":0.0,"samples":{samples},"avg":0.375,"avg_rate":0.05}}"#);
+        assert_eq!(found, format!(r#"{{"io_read_avg_time_details":{details}}}"#));
     }
 }
