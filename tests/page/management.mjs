@@ -327,7 +327,7 @@ async function tags(browser, broker) {
 /** States in words, of numbers that are made up. */
 async function words() {
   const source = readFileSync(`${PAGE}/words.js`, "base64");
-  const { queueState, connectionState, alarms, rdmaRows } = await import(`data:text/javascript;base64,${source}`);
+  const { queueState, connectionState, shovelState, alarms, rdmaRows } = await import(`data:text/javascript;base64,${source}`);
   const rates = (publish, deliver, ack = deliver) => ({ publish_details: { rate: publish }, deliver_get_details: { rate: deliver }, ack_details: { rate: ack } });
   const queue = (ready, unacknowledged, consumers, stats) => ({ state: "running", messages_ready: ready, messages_unacknowledged: unacknowledged, consumers, message_stats: stats });
   const rdma = { credits_left: 1, credits_granted: 16, credits_owed: 2, unread_messages: 0, rendezvous_offered: 2, rendezvous_offered_bytes: 200000, rendezvous_to_read: 0, rendezvous_sent_bytes_total: 5, rendezvous_read_bytes_total: 6000 };
@@ -346,13 +346,18 @@ async function words() {
     [queueState(queue(10, 1, 1, rates(100, 50))), "warn", "Consumers fall behind: 50 a second more come in than go out."],
     [queueState(queue(100, 1, 1, rates(0, 50))), "good", "100 messages wait, and consumers take them. Empty in about 2 s at this rate."],
     [queueState(queue(3, 0, 1, rates(0, 0)), [{ ...consumer(1), active: false }]), "warn", "3 messages wait for a consumer that is active; none is."],
-    [queueState({ ...queue(0, 0, 0, rates(0, 0)), state: "down" }), "bad", "Closed: the store cannot read its messages. See the log and docs/operations/damage.md."],
+    [queueState({ ...queue(0, 0, 0, rates(0, 0)), state: "down" }), "bad", "Closed: the store cannot read its messages. See the log and, on damage, docs/operations/store.md."],
     [connectionState({ state: "running", send_pend: 9, recv_oct_details: { rate: 1 }, send_oct_details: { rate: 0 } }), "warn", "It does not read: bytes wait to be sent to it."],
     [overRdma({}), "warn", "It does not read: 2 large bodies in the broker's memory wait to be read by its card."],
     [overRdma({ rendezvous_offered: 1 }), "warn", "It does not read: a large body in the broker's memory waits to be read by its card."],
     [overRdma({ rendezvous_offered: 0 }), "warn", "It does not read: 1 credit of 16 left, and bytes wait to be sent to it."],
     [{ tone: "", text: rdmaRows(rdma).map(([name, value]) => `${name}: ${value}`).join("; ") }, "", "Credits: 1 of 16 left to send with, 2 to be returned; Unread messages: 0; Offered to the client: 2, of 200,000 bytes; To be read from it: none; By rendezvous so far: 5 bytes to it, 6,000 from it"],
     [connectionState({ state: "running", recv_oct_details: { rate: 0 }, send_oct_details: { rate: 0 } }), "idle", "Nothing passes but heartbeats."],
+    [shovelState({ state: "running", messages_unacknowledged: 0 }), "good", "It moves what comes."],
+    [shovelState({ state: "running", messages_unacknowledged: 2 }), "good", "It moves messages: 2 messages under way."],
+    [shovelState({ state: "starting" }), "warn", "It connects, or waits for the other broker."],
+    [shovelState({ state: "paused" }), "idle", "Paused: it moves nothing until it is resumed."],
+    [shovelState({ state: "terminated", reason: "no route" }), "bad", "It does not run, and is tried again: no route"],
   ];
   const complaints = expected.filter(([found, tone, text]) => found.tone !== tone || found.text !== text).map(([found, , text]) => `'${found.text}' (${found.tone}), not '${text}'`);
   if (connectionState({ state: "blocked" }).tone !== "bad") complaints.push("blocked is bad");
@@ -390,6 +395,39 @@ async function federation(browser, broker) {
       await page.setInputFiles("#plan-file", []);
       await page.setInputFiles("#plan-file", plan);
       await page.waitForSelector(".note.bad:has-text('is no tree')", { timeout: WAIT_MS });
+      await context.close();
+      return complaints;
+    });
+    await check("shovels", async () => {
+      const api = async (of, method, path, body) => {
+        const headers = { Authorization: `Basic ${btoa("guest:guest")}`, "Content-Type": "application/json" };
+        const answer = await fetch(`http://127.0.0.1:${of.port}/api/${path}`, { method, headers, body: JSON.stringify(body) });
+        if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+      };
+      const value = { "src-uri": `amqp://guest:guest@127.0.0.1:${broker.amqp}`, "src-queue": "shovelled", "dest-uri": "amqp://", "dest-queue": "brought" };
+      await api(other, "PUT", "parameters/shovel/%2F/bring", { value });
+      const context = await browser.newContext({ viewport: { width: 1280, height: 860 } });
+      const page = await context.newPage();
+      await login(page, other, "guest");
+      await go(page, "#/federation");
+      const says = (words) => until(page, (expected) => document.querySelector("#shovels tbody td.state")?.innerText === expected, words);
+      await says("It moves what comes.");
+      const complaints = await page.evaluate(looked);
+      const shown = await page.innerText("#shovels tbody tr");
+      for (const expected of ["bring", "queue shovelled", "queue brought"]) if (!shown.includes(expected)) complaints.push(`'${expected}' is not in '${shown}'`);
+      await page.screenshot({ path: `${OUT}/management-shovels.png`, fullPage: true });
+      await page.click("#shovels button:has-text('Pause')");
+      await says("Paused: it moves nothing until it is resumed.");
+      await api(broker, "PUT", "queues/%2F/shovelled", { durable: true });
+      await api(broker, "POST", "exchanges/%2F/amq.default/publish", { routing_key: "shovelled", payload: "x", payload_encoding: "string", properties: {} });
+      await page.click("#shovels button:has-text('Resume')");
+      await says("It moves what comes.");
+      await until(page, () => document.querySelector("#shovels tbody td.number")?.innerText === "1");
+      await page.click("#shovels button:has-text('Restart')");
+      await page.waitForSelector(".note:has-text('The shovel connects again')", { timeout: WAIT_MS });
+      await says("It moves what comes.");
+      await api(other, "DELETE", "parameters/shovel/%2F/bring");
+      await until(page, () => document.querySelector("#shovels tbody")?.innerText.startsWith("There is no shovel"));
       await context.close();
       return complaints;
     });

@@ -1,8 +1,9 @@
-// Links to other brokers: a map of this broker and its neighbours beside the tree that was planned, and each link in words.
+// Links to other brokers: a map of this broker and its neighbours beside the tree that was planned, each link in words, and shovels.
 
 import { get, remove } from "./api.js";
 import { note } from "./dialog.js";
 import { count, duration, fill, h, part, short, visible } from "./dom.js";
+import { shovels } from "./shovels.js";
 import { drawMap, drawPlan } from "./tree_map.js";
 
 const TONES = { running: "good", starting: "warn", error: "bad" };
@@ -36,12 +37,14 @@ export function federation({ user, refresh: again }) {
   const plan = h("div");
   const body = h("tbody");
   const last = new Map();
-  const heads = ["Broker", "Exchange", "Virtual host", "State", "Over", "Messages", "A second", "Waiting", "For", ""];
+  const moved = shovels(user, again);
+  const heads = ["Broker", "Exchange or queue", "Virtual host", "State", "Over", "Messages", "A second", "Waiting", "For", ""];
   const file = h("input", { type: "file", accept: ".json,application/json", id: "plan-file", onchange: choose });
   const element = h("div", {}, h("h1", {}, "Federation"),
     h("div", { class: "columns" }, h("div", { class: "panel" }, h("h2", {}, "This broker and its neighbours"), picture),
       h("div", { class: "panel" }, h("h2", {}, "The tree that was planned"), plan, h("div", { class: "field" }, h("label", { for: "plan-file" }, "A plan, as ", h("code", {}, "harrier topology plan --json"), " writes it"), file))),
-    h("div", { class: "panel" }, h("h2", {}, "Links"), h("table", { class: "facts" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), body)));
+    h("div", { class: "panel" }, h("h2", {}, "Links"), h("table", { class: "facts" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), body)),
+    moved.element);
 
   async function choose() {
     const chosen = file.files[0];
@@ -78,7 +81,7 @@ export function federation({ user, refresh: again }) {
       h("td", {}, user.setsPolicies ? h("button", { type: "button", class: "plain", onclick: () => restart(link) }, "Restart") : null));
   }
   async function refresh() {
-    const [links, { name }, { items }] = await Promise.all([get("federation-links"), get("cluster-name"), get("connections", { page: 1, page_size: CONNECTIONS_MAX, columns: "client_properties,peer_host,send_oct_details.rate" })]);
+    const [links, { name }, { items }] = await Promise.all([get("federation-links"), get("cluster-name"), get("connections", { page: 1, page_size: CONNECTIONS_MAX, columns: "client_properties,peer_host,send_oct_details.rate" }), moved.refresh()]);
     const now = Date.now();
     for (const link of links) link.rate = rateOf(link, now);
     const all = neighbours(links, items.filter(({ client_properties: client }) => client?.product === PRODUCT));

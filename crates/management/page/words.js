@@ -20,7 +20,7 @@ export function queueState(queue, consumers) {
   const outgoing = of(queue, "deliver_get");
   const ready = queue.messages_ready ?? 0;
   const unacknowledged = queue.messages_unacknowledged ?? 0;
-  if (queue.state === "down") return say("bad", "Closed: the store cannot read its messages. See the log and docs/operations/damage.md.");
+  if (queue.state === "down") return say("bad", "Closed: the store cannot read its messages. See the log and, on damage, docs/operations/store.md.");
   const waiting = plural(ready, "message");
   if ((queue.consumers ?? 0) === 0) {
     if (ready === 0) return say("idle", incoming > 0 ? "Messages pass by get requests." : "Empty, and nobody consumes.");
@@ -95,6 +95,17 @@ export function rdmaRows(rdma) {
   return [["Credits", `${rdma.credits_left} of ${rdma.credits_granted} left to send with, ${rdma.credits_owed} to be returned`], ["Unread messages", String(rdma.unread_messages)],
     ["Offered to the client", rendezvous(rdma.rendezvous_offered, rdma.rendezvous_offered_bytes)], ["To be read from it", rendezvous(rdma.rendezvous_to_read)],
     ["By rendezvous so far", `${rdma.rendezvous_sent_bytes_total.toLocaleString("en")} bytes to it, ${rdma.rendezvous_read_bytes_total.toLocaleString("en")} from it`]];
+}
+
+/** Of a shovel. */
+export function shovelState(shovel) {
+  const why = shovel.reason ? `: ${shovel.reason}` : "";
+  switch (shovel.state) {
+    case "running": return say("good", shovel.messages_unacknowledged > 0 ? `It moves messages: ${plural(shovel.messages_unacknowledged, "message")} under way.` : "It moves what comes.");
+    case "starting": return say("warn", "It connects, or waits for the other broker.");
+    case "paused": return say("idle", "Paused: it moves nothing until it is resumed.");
+    default: return say("bad", `It does not run, and is tried again${why}`);
+  }
 }
 
 /** The alarms of a node. */

@@ -32,6 +32,7 @@ pub static PAGE_FILES: &[(&str, &str)] = page_files! {
     "messages.js"
     "plot.js"
     "search.js"
+    "shovels.js"
     "style.css"
     "table.js"
     "tree_map.js"
