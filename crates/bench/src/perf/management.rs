@@ -81,7 +81,7 @@ impl ManagedBroker {
         HttpObserver::start(&self.origin, asked, rest)
     }
 
-    /// Rounds of all shards so far that took longer than [`STALL_BOUND`], and the time that the longest of them took at most.
+    /// Rounds of all shards so far that took longer than [`STALL_BOUND`].
     fn long_rounds(&self) -> Result<f64, String> {
         let text = ask(&self.origin, "/metrics")?;
         let name = "harrier_shard_round_duration_seconds";
