@@ -331,6 +331,10 @@ impl LinkSession {
         if !(capabilities.has(Capabilities::PUBLISHER_CONFIRMS) && capabilities.has(Capabilities::BASIC_NACK)) {
             return self.end(&format!("{} has no publisher confirms and basic.nack", product()), true);
         }
+        let has_queues = self.routes.iter().any(|(_, spec)| spec.options.federated_queue.is_some());
+        if has_queues && !capabilities.has(Capabilities::CONSUMER_PRIORITIES) {
+            return self.end(&format!("{} has no consumer priorities, which federated queues need", product()), true);
+        }
         let cluster_name = text("cluster_name").unwrap_or_else(|| self.login.address.clone());
         let peer = BrokerIdentity { cluster_name, vhost: self.login.vhost.clone() };
         if peer == self.own && self.routes.iter().any(|(_, spec)| spec.is_traced()) {
