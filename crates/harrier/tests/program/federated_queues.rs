@@ -1,14 +1,19 @@
 //! Federated queues, as parameters and policies make them, between brokers that are processes.
 
-use super::management::ApiBroker;
+use super::management::{ApiBroker, metric_sum};
 use super::upstreams::ApiHost;
-use super::{PATIENCE, TempFolder, output};
+use super::{PATIENCE, TempFolder, output, wait_until};
 use client::{Client, ConsumeOptions};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 const QUEUE: &str = "/api/queues/%2F/fed.q";
 const PREFETCH: u64 = 5;
+/// How long a consumer waits before it looks whether it is to go on.
+const PACE: Duration = Duration::from_millis(20);
 
 fn policy() -> Value {
     json!({"pattern": "^fed\\.", "apply-to": "queues", "definition": {"federation-upstream": "up"}})
@@ -213,8 +218,11 @@ fn an_upstream_s_queue_may_have_another_name_and_links_go_with_their_queues() {
     let folder = TempFolder::new("federated-queue-names");
     let (mut there, mut here) = (ApiHost::new(&folder, "there"), ApiHost::new(&folder, "here"));
     let (upstream, downstream) = (there.start(), here.start());
-    let value = json!({"uri": there.url(), "queue": "source", "reconnect-delay": 0.2, "ack-mode": "no-ack"});
-    downstream.done("PUT", "/api/parameters/federation-upstream/%2F/up", &json!({"value": value}));
+    let set_upstream = |ack_mode: &str| {
+        let value = json!({"uri": there.url(), "queue": "source", "reconnect-delay": 0.2, "ack-mode": ack_mode});
+        downstream.done("PUT", "/api/parameters/federation-upstream/%2F/up", &json!({"value": value}));
+    };
+    set_upstream("on-confirm");
     downstream.done("PUT", "/api/policies/%2F/federate", &policy());
     // Two queues share one: each takes while it wants messages.
     for name in ["fed.q", "fed.r"] {
@@ -236,12 +244,80 @@ fn an_upstream_s_queue_may_have_another_name_and_links_go_with_their_queues() {
     let mut consumer = Consumer::of(&downstream, 100);
     consumer.take(3, true);
     upstream.wait_for("/api/queues/%2F/source", "one consumer", |queue| queue["consumers"] == 1);
-    // The queue goes, with its consumers.
+    // The queue goes, with its consumers. What comes to it until its link has gone, too, stays where it is.
     downstream.done("DELETE", QUEUE, &Value::Null);
+    (0..10).for_each(|number: u64| upstream.publish("amq.default", "source", &number.to_string()));
     downstream.wait_for("/api/federation-links", "one link", |links| {
         links.as_array().is_some_and(|all| all.len() == 1 && all[0]["queue"] == "fed.r")
     });
-    upstream.wait_for("/api/queues/%2F/source", "no consumer", |queue| queue["consumers"] == 0);
-    upstream.publish("amq.default", "source", "stays");
-    upstream.wait_for("/api/queues/%2F/source", "a message", |queue| queue["messages"] == 1);
+    upstream.wait_for("/api/queues/%2F/source", "all messages and no consumer", |queue| {
+        queue["consumers"] == 0 && queue["messages_ready"] == 10 && queue["messages_unacknowledged"] == 0
+    });
+    // The upstream may forget messages at once.
+    set_upstream("no-ack");
+    let mut client = downstream.client();
+    let channel = client.open_channel().expect("a channel");
+    client.consume(channel, "fed.r", &ConsumeOptions::default()).expect("consumes");
+    for _ in 0..10 {
+        client.next_delivery(PATIENCE).expect("a connection").expect("a message");
+    }
+    let consumers = upstream.wait_for("/api/consumers/%2F", "a consumer", |all| !all[0].is_null());
+    assert_eq!(consumers[0]["ack_required"], false, "{consumers}");
+    upstream.wait_for("/api/queues/%2F/source", "no message", |queue| queue["messages"] == 0);
+}
+
+/// A queue is deleted while its link brings messages: none of them goes nowhere, and the upstream has back what was under way.
+#[test]
+fn what_comes_for_a_queue_that_is_gone_stays_at_the_upstream() {
+    const MESSAGES: u64 = 50_000;
+    let folder = TempFolder::new("federated-queue-gone");
+    let (mut there, mut here) = (ApiHost::new(&folder, "there"), ApiHost::new(&folder, "here"));
+    let (upstream, downstream) = (there.start(), here.start());
+    upstream.done("PUT", QUEUE, &json!({"durable": true}));
+    let mut publisher = upstream.client();
+    let channel = publisher.open_channel().expect("a channel");
+    for _ in 0..MESSAGES {
+        publisher.publish(channel, &client::Publish::to("", "fed.q"), &[0; 64]).expect("sent");
+    }
+    publisher.close().expect("closed");
+    until(&upstream, MESSAGES, 0);
+    let value = json!({"uri": there.url(), "prefetch-count": 10_000, "reconnect-delay": 0.2});
+    downstream.done("PUT", "/api/parameters/federation-upstream/%2F/up", &json!({"value": value}));
+    downstream.done("PUT", "/api/policies/%2F/federate", &policy());
+    downstream.done("PUT", QUEUE, &json!({"durable": true}));
+    until_running(&downstream);
+    // The consumer reads all the while, so that messages are under way when the queue goes.
+    let (came, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let url = here.url();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::connect(&url).expect("a connection");
+            let channel = client.open_channel().expect("a channel");
+            client.consume(channel, "fed.q", &ConsumeOptions { no_ack: true, ..Default::default() }).expect("consumes");
+            while !is_over.load(Ordering::Relaxed) {
+                let delivery = client.next_delivery(PACE).expect("the connection stands");
+                came.fetch_add(u64::from(delivery.is_some()), Ordering::Relaxed);
+            }
+        });
+        wait_until("messages come", || came.load(Ordering::Relaxed) > 1_000, || "the consumer".to_owned());
+        downstream.done("DELETE", QUEUE, &Value::Null);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    downstream.wait_for("/api/federation-links", "no link", |links| *links == json!([]));
+    let left = upstream.wait_for(QUEUE, "less than before, and nothing under way", |queue| {
+        let ready = queue["messages_ready"].as_u64().expect("a number");
+        queue["consumers"] == 0 && queue["messages_unacknowledged"] == 0 && ready < MESSAGES - 1_000
+    });
+    assert!(left["messages"] != 0, "the queue has gone too late: {left}");
+    let moved = MESSAGES - left["messages"].as_u64().expect("a number");
+    let mut metrics = String::new();
+    let of = |metrics: &str, name: &str| {
+        metric_sum(metrics, &format!("rabbitmq_global_messages_{name}_total"), "amqp091") as u64
+    };
+    let look = || {
+        metrics = downstream.metrics();
+        of(&metrics, "received") >= moved
+    };
+    wait_until("all that has moved is counted", look, || moved.to_string());
+    assert_eq!(of(&metrics, "unroutable_dropped"), 0, "of {moved}: {metrics}");
 }
