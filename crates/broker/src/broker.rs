@@ -123,7 +123,7 @@ impl Broker {
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 17] {
+    pub fn census(&self) -> [(&'static str, usize); 18] {
         let dispatcher = &self.data.dispatcher;
         let housekeeping = &dispatcher.queues.housekeeping;
         [
@@ -138,6 +138,7 @@ impl Broker {
             ("definitions that are not answered", self.definitions.pending_len()),
             ("early publishes", self.early.len()),
             ("queues that are full", dispatcher.flow.full_len()),
+            ("queues that want messages of upstreams", dispatcher.demand.len()),
             ("timers", housekeeping.timers.len()),
             ("delayed messages", self.data.forwarder.delayed_len()),
             ("pages", housekeeping.paging.pages),
@@ -590,3 +591,4 @@ impl Broker {
 mod alarms;
 #[cfg(test)]
 mod tests;
+mod upstream_demand;

@@ -22,6 +22,7 @@ impl ControlPlane<'_> {
         if let Some(queue) = queues.table.get_mut(id) {
             flow.release(queue, self.sessions, work, fx);
         }
+        self.data.dispatcher.review_demand(id, fx);
         self.data.dispatcher.pager().run_turns(fx);
         self.sessions.deferred.leave(DeferredWork::CancelConsumers(Box::new(consumers)));
         true

@@ -167,6 +167,28 @@ impl ConsumerRotation {
         None
     }
 
+    /// Whether a consumer of this priority or a higher one accepts messages. Those that do not leave the rotation, as in
+    /// [`next`](Self::next); nobody has had a turn.
+    pub(crate) fn has_accepting(
+        &mut self,
+        priority_min: i32,
+        mut ask: impl FnMut(ConsumerRef) -> ConsumerAnswer,
+    ) -> bool {
+        while let Some(TurnList { first, first_consumer, .. }) = self.top
+            && self.top_priority >= priority_min
+        {
+            match ask(first_consumer) {
+                ConsumerAnswer::Accepts => return true,
+                ConsumerAnswer::Idle => self.take_out(first),
+                ConsumerAnswer::LastIdle => {
+                    self.take_out(first);
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
     /// The first of several consumers has had its turn.
     #[inline]
     fn move_to_end(&mut self, first: PlaceKey) {
@@ -269,6 +291,34 @@ mod tests {
         assert_eq!((rotation.remove(c), rotation.remove(c), rotation.len()), (Some(false), None, 2));
         assert_eq!(next(&mut rotation, |_| false), None);
         assert_eq!(next(&mut rotation, |_| true), None, "all are idle");
+    }
+
+    #[test]
+    fn who_would_accept_a_message_is_found_without_a_turn() {
+        let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
+        let [a, b, low] = [(); 3].map(|()| ConsumerRef::Local(keys.insert(())));
+        let mut rotation = ConsumerRotation::default();
+        rotation.add(low, -1, false, false);
+        let accepts = |rotation: &mut ConsumerRotation, priority, all: &[ConsumerRef]| {
+            let all = all.to_vec();
+            rotation.has_accepting(priority, move |consumer| match all.contains(&consumer) {
+                true => ConsumerAnswer::Accepts,
+                false => ConsumerAnswer::Idle,
+            })
+        };
+        assert!(!accepts(&mut rotation, 0, &[low]), "of too low a priority");
+        assert!(accepts(&mut rotation, -1, &[low]));
+        rotation.add(a, 0, false, false);
+        rotation.add(b, 0, false, false);
+        assert!(accepts(&mut rotation, 0, &[a, b]) && accepts(&mut rotation, 0, &[a, b]));
+        assert_eq!([(); 2].map(|()| next(&mut rotation, |_| true)), [Some(a), Some(b)], "nobody has had a turn");
+        assert!(accepts(&mut rotation, 0, &[b]), "another one of the same priority");
+        assert!(!accepts(&mut rotation, 0, &[]));
+        assert_eq!(next(&mut rotation, |_| true), Some(low), "the others are idle");
+        rotation.activate(a, 0);
+        let spent = |_| ConsumerAnswer::LastIdle;
+        assert!(!rotation.has_accepting(0, spent));
+        assert_eq!(next(&mut rotation, |_| true), Some(low));
     }
 
     #[test]

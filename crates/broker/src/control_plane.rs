@@ -251,6 +251,9 @@ impl ControlPlane<'_> {
     fn remove_queue<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
         let Some(mut queue) = self.data.dispatcher.queues.remove(id) else { return };
         self.data.dispatcher.queues.deleted += 1;
+        if queue.wants_messages {
+            self.data.dispatcher.demand.tell(id, false, fx);
+        }
         if let Some(uid) = queue.paged_uid() {
             fx.drop_queue(uid);
         }

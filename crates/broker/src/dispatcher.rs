@@ -18,6 +18,7 @@ use crate::message::{Content, Message};
 use crate::pager::Pager;
 use crate::payload::{DispatchSource, Payload};
 use crate::queue::Queue;
+use crate::queue_demand::QueueDemand;
 use crate::queue_entry::QueueEntry;
 use crate::queues::Queues;
 use crate::remote_consumers::RemoteConsumers;
@@ -65,6 +66,7 @@ pub(crate) struct Dispatcher {
     pub channels: Channels,
     pub remotes: RemoteConsumers,
     pub flow: FlowControl,
+    pub demand: QueueDemand,
     /// The work of the turn at hand.
     pub work: WorkBudget,
     /// Microseconds since a moment that is the same for all shards.
@@ -79,6 +81,7 @@ impl Dispatcher {
             channels: Channels::new(identity.shard),
             remotes: RemoteConsumers::default(),
             flow: FlowControl::new(identity, queue_bytes_max),
+            demand: QueueDemand::new(identity),
             work: WorkBudget::new(work_per_turn),
             now_us: 0,
         }
@@ -105,7 +108,7 @@ impl Dispatcher {
         };
         self.work.draw(1);
         let uid = queue.uid.filter(|_| is_persistent(content));
-        let mut level = 0;
+        let (mut level, mut has_upstreams) = (0, false);
         if let Some(features) = &queue.features {
             if features.refuses(&queue.ready, content) {
                 if features.is_closed {
@@ -115,6 +118,7 @@ impl Dispatcher {
                 return EnqueueResult::Refused;
             }
             level = features.level(content);
+            has_upstreams = features.is_federated;
         }
         let is_next = queue.ready.is_empty();
         let mut consumer = None;
@@ -132,6 +136,9 @@ impl Dispatcher {
             queue.stats.publish += 1;
             queue.note_change(&mut self.queues.changes);
             let result = deliver_or_send(channels, remotes, queue, consumer, position, false, source, fx);
+            if has_upstreams {
+                self.review_demand(id, fx);
+            }
             if let Some(uid) = uid.filter(|_| result != DispatchResult::Taken) {
                 let message = keep(content, kept, last, fx.pool());
                 let append = fx.append(uid, position, message);
@@ -164,6 +171,9 @@ impl Dispatcher {
         if more {
             self.queues.mark_due(id);
         }
+        if has_upstreams {
+            self.review_demand(id, fx);
+        }
         if has_pages || self.queues.housekeeping.exceeds_memory() {
             self.pager().after_push(id, level, fx);
         }
@@ -175,6 +185,7 @@ impl Dispatcher {
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         queue.due = false;
         queue.note_change(&mut self.queues.changes);
+        let has_upstreams = queue.has_upstreams();
         if queue.is_closed() {
             return;
         }
@@ -231,6 +242,9 @@ impl Dispatcher {
         }
         if interrupted {
             self.queues.mark_due(id);
+        }
+        if has_upstreams {
+            self.review_demand(id, fx);
         }
     }
 
@@ -308,6 +322,10 @@ impl Dispatcher {
         self.work.draw(CONSUMER_REMOVAL_WORK);
         let Some(removed) = queue.consumers.remove(consumer) else { return false };
         queue.note_change(&mut self.queues.changes);
+        if queue.has_upstreams() {
+            self.queues.mark_due(id);
+        }
+        let Some(queue) = self.queues.table.get_mut(id) else { return false };
         if queue.consumers.is_empty() {
             let auto_delete = queue.auto_delete;
             self.queues.note_use(id, self.now_us);

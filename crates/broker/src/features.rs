@@ -33,6 +33,8 @@ pub struct FeatureState {
     pub counted_bytes: Option<u64>,
     /// Messages of it cannot be read.
     pub is_closed: bool,
+    /// Upstreams supply it with messages, when it tells that it wants some.
+    pub is_federated: bool,
 }
 
 impl FeatureState {
@@ -49,6 +51,8 @@ impl FeatureState {
             Arc::new(DeadLetterTarget { vhost, queue, exchange, routing_key: features.dead_letter_routing_key })
         });
         state.counted_bytes = is_counted.then_some(0);
+        // One that goes with its connection has no links.
+        state.is_federated &= definition.exclusive.is_none();
         Some(Box::new(state))
     }
 
@@ -72,6 +76,7 @@ impl FeatureState {
             returns: BTreeMap::new(),
             counted_bytes: None,
             is_closed: false,
+            is_federated: features.is_federated,
         }
     }
 

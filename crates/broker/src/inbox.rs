@@ -203,6 +203,9 @@ impl<'a> Inbox<'a> {
                 let Dispatcher { flow, work, .. } = &mut control.data.dispatcher;
                 flow.set_full(queue, full, control.sessions, work, fx);
             }
+            ShardMessage::QueueDemand { queue, is_wanting } => {
+                self.control().data.dispatcher.demand.note(queue, is_wanting);
+            }
             ShardMessage::DirectReply { address, message } => {
                 self.control().data.dispatcher.channels.deliver_reply(address, &message.content(), fx);
             }

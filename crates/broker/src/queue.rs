@@ -49,6 +49,8 @@ pub struct Queue {
     pub due: bool,
     /// The queue has reached the limit of `BrokerOptions::queue_bytes_max`.
     pub full: bool,
+    /// All shards know that it wants messages of its upstreams.
+    pub wants_messages: bool,
     pub throttle: QueueThrottle,
     /// State of what it does beyond queueing.
     pub features: Option<Box<FeatureState>>,
@@ -75,6 +77,7 @@ impl Queue {
             consumers: ConsumerRotation::default(),
             due: false,
             full: false,
+            wants_messages: false,
             throttle: QueueThrottle { connections: BTreeSet::new(), at_bytes: THROTTLE_BYTES, since_bytes: 0 },
             features: None,
             expiring: false,
@@ -102,6 +105,12 @@ impl Queue {
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.features.as_ref().is_some_and(|features| features.is_closed)
+    }
+
+    /// Whether what it wants of upstreams is to be looked at, or withdrawn.
+    #[inline]
+    pub fn has_upstreams(&self) -> bool {
+        self.wants_messages || self.features.as_ref().is_some_and(|features| features.is_federated)
     }
 
     /// Where its dead letters go.

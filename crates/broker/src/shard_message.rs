@@ -222,6 +222,11 @@ pub enum ShardMessage {
         queue: QueueId,
         full: bool,
     },
+    /// A queue wants messages of its upstreams, or does not any more.
+    QueueDemand {
+        queue: QueueId,
+        is_wanting: bool,
+    },
     /// A direct reply (`amq.rabbitmq.reply-to`) for a channel there.
     DirectReply {
         address: crate::direct_reply::ReplyAddress,

@@ -44,6 +44,8 @@ pub struct QueueFeatures {
     pub single_active_consumer: bool,
     /// How often a message may come back (`x-delivery-limit`). A quorum queue has one unless its argument is negative.
     pub delivery_limit: Option<u32>,
+    /// A policy gives it upstreams: it tells whether it wants messages of theirs.
+    pub is_federated: bool,
 }
 
 impl QueueFeatures {
@@ -80,6 +82,7 @@ impl QueueFeatures {
             delivery_limit: lesser("x-delivery-limit")
                 .map(|times| u32::try_from(times).unwrap_or(u32::MAX))
                 .or_else(|| default_delivery_limit(arguments)),
+            is_federated: policy.is_some_and(EffectivePolicy::federates),
         };
         (features != Self::default()).then_some(features)
     }

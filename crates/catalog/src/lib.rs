@@ -52,7 +52,7 @@ pub use name::{Name, REQUEST_QUEUE};
 pub use password::{Password, PasswordCost};
 pub use password_claim::PasswordClaim;
 pub use permission::{Permission, PermissionKind, Resource, TopicPermission};
-pub use policy::{ApplyTo, EffectivePolicy, Policy, PolicyFault};
+pub use policy::{ApplyTo, EffectivePolicy, FEDERATION_KEYS, Policy, PolicyFault};
 pub use policy_pattern::PolicyPattern;
 pub use queue::QueueDefinition;
 pub use queue_type::{QUEUE_TYPE, QueueType};

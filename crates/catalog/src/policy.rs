@@ -136,6 +136,10 @@ const DELIVERY_LIMIT: &str = "delivery-limit";
 const DEAD_LETTERS: &str = "dead-letter-exchange";
 const ALTERNATE: &str = "alternate-exchange";
 
+/// The keys that name upstreams.
+pub const FEDERATION_KEYS: [&str; 3] =
+    ["federation-upstream", "federation-upstream-set", "federation-upstream-pattern"];
+
 /// Every key of RabbitMQ 3.10, those of its mirrored queues and of federation included.
 const KEYS: &[PolicyKey] = &[
     number(MESSAGE_TTL, 0),
@@ -164,9 +168,9 @@ const KEYS: &[PolicyKey] = &[
     idle("ha-promote-on-shutdown", PolicyValueKind::Anything),
     idle("ha-promote-on-failure", PolicyValueKind::Anything),
     // Those who make links of them read them.
-    key("federation-upstream", PolicyValueKind::Anything),
-    key("federation-upstream-set", PolicyValueKind::Anything),
-    key("federation-upstream-pattern", PolicyValueKind::Anything),
+    key(FEDERATION_KEYS[0], PolicyValueKind::Anything),
+    key(FEDERATION_KEYS[1], PolicyValueKind::Anything),
+    key(FEDERATION_KEYS[2], PolicyValueKind::Anything),
 ];
 
 fn known(name: &str) -> Option<&'static PolicyKey> {
@@ -316,6 +320,11 @@ impl EffectivePolicy {
 
     pub(crate) fn text(&self, key: &str) -> Option<&[u8]> {
         self.definition.get(key)?.as_bytes()
+    }
+
+    /// Whether it says that upstreams supply what is under it.
+    pub(crate) fn federates(&self) -> bool {
+        FEDERATION_KEYS.iter().any(|key| self.definition.get(key).is_some())
     }
 
     pub(crate) fn has_dead_letters(&self) -> bool {

@@ -331,6 +331,10 @@ impl LinkSession {
         if !(capabilities.has(Capabilities::PUBLISHER_CONFIRMS) && capabilities.has(Capabilities::BASIC_NACK)) {
             return self.end(&format!("{} has no publisher confirms and basic.nack", product()), true);
         }
+        let has_queues = self.routes.iter().any(|(_, spec)| spec.options.federated_queue.is_some());
+        if has_queues && !capabilities.has(Capabilities::CONSUMER_PRIORITIES) {
+            return self.end(&format!("{} has no consumer priorities, which federated queues need", product()), true);
+        }
         let cluster_name = text("cluster_name").unwrap_or_else(|| self.login.address.clone());
         let peer = BrokerIdentity { cluster_name, vhost: self.login.vhost.clone() };
         if peer == self.own && self.routes.iter().any(|(_, spec)| spec.is_traced()) {
@@ -441,4 +445,56 @@ fn client_properties(own: &BrokerIdentity) -> Table {
     entries
         .into_iter()
         .fold(Table::new(), |table, (name, value)| table.with(name, value).expect("the names above are short"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LinkDecision, LinkSession};
+    use crate::{AckMode, BrokerIdentity, FederatedQueue, RouteDirection, RouteKind, RouteOptions, RouteSpec};
+    use session::{Capabilities, Event, Outbound, SessionLimits};
+    use slab::Pool;
+    use wire::method::connection::Start;
+    use wire::{Table, TableRef, Value};
+
+    #[test]
+    fn federated_queues_need_consumer_priorities_at_their_upstream() {
+        let spec = |federated_queue| RouteSpec {
+            exchange: "".into(),
+            kind: RouteKind::Queue { queue: "q".into() },
+            direction: RouteDirection::Pull,
+            ack: AckMode::Confirm,
+            credit: 10,
+            hops_max: 1,
+            durable: true,
+            forced: false,
+            dead_letter_exchange: None,
+            options: RouteOptions { federated_queue, ..RouteOptions::default() },
+        };
+        let plain = Capabilities::PUBLISHER_CONFIRMS.with(Capabilities::BASIC_NACK);
+        let with_priorities = plain.with(Capabilities::CONSUMER_PRIORITIES);
+        for (is_federated, capabilities, is_taken) in
+            [(false, plain, true), (true, plain, false), (true, with_priorities, true)]
+        {
+            let own = BrokerIdentity { cluster_name: "own".into(), vhost: "/".into() };
+            let mut session = LinkSession::new(own, SessionLimits::default(), 1_000);
+            session.routes.add(spec(is_federated.then(|| Box::new(FederatedQueue::default()))), false);
+            let capabilities = Value::Table(capabilities.to_table());
+            let properties = Table::new().with("capabilities", capabilities).expect("short").to_bytes();
+            let start = Start {
+                version_major: 0,
+                version_minor: 9,
+                server_properties: TableRef::new(&properties),
+                mechanisms: b"PLAIN",
+                locales: b"en_US",
+            };
+            session.on_event(&Event::Start(start), &mut Outbound::new(), &Pool::default());
+            match session.next_decision() {
+                Some(LinkDecision::LogIn) => assert!(is_taken),
+                Some(LinkDecision::End(end)) => {
+                    assert!(!is_taken && end.is_refusal && end.text.contains("no consumer priorities"), "{end:?}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

@@ -114,6 +114,12 @@ impl RouteSpec {
             && self.kind == other.kind
             && self.direction == other.direction
             && self.options.source_exchange == other.options.source_exchange
+            && self.federated_queue() == other.federated_queue()
+    }
+
+    /// The queue here that is supplied whenever it wants messages, if the route is for one.
+    pub fn federated_queue(&self) -> Option<&str> {
+        self.options.federated_queue.as_ref().map(|queue| &*queue.name)
     }
 
     /// The exchange at the source. A queue route has none, and this is the destination's.
@@ -148,8 +154,9 @@ impl RouteSpec {
     }
 
     /// Whether messages carry a trace of the brokers that they pass, and are dropped where they have been before. Those of shovels do
-    /// not: they go wherever the operator sends them.
+    /// not: they go wherever the operator sends them. Nor do those of federated queues, which go back and forth to where consumers
+    /// are.
     pub fn is_traced(&self) -> bool {
-        self.options.shovel.is_none()
+        self.options.shovel.is_none() && self.options.federated_queue.is_none()
     }
 }

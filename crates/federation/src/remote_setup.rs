@@ -6,7 +6,8 @@
 
 use crate::binding_requests::BindingRequests;
 use crate::setup_methods::{
-    durable_declare, internal_arguments, passive_declare, queue_arguments, short, stamp_arguments,
+    durable_declare, federated_consumer_arguments, federated_declare, internal_arguments, passive_declare,
+    queue_arguments, short, stamp_arguments,
 };
 use crate::{AckMode, BrokerIdentity, RouteDirection, RouteEnd, RouteKind, RouteSpec};
 use catalog::ExchangeDefinition;
@@ -67,6 +68,10 @@ pub(crate) struct RemoteSetup {
     lag_requested: bool,
     /// This broker has just restarted, and brokers downstream have not requested their bindings again: messages stay at the source.
     delayed: bool,
+    /// A federated queue wants messages.
+    is_wanting: bool,
+    /// It has a consumer at the source, on this connection.
+    is_consuming: bool,
     pub error: Option<Box<str>>,
 }
 
@@ -131,6 +136,8 @@ impl RemoteSetup {
             requests: BindingRequests::new(output_bytes_max),
             lag: None,
             lag_requested: false,
+            is_wanting: false,
+            is_consuming: false,
             error: None,
         }
     }
@@ -154,6 +161,7 @@ impl RemoteSetup {
         self.channel = ChannelNumber::CONNECTION;
         self.requests.disconnect();
         self.lag_requested = false;
+        self.is_consuming = false;
     }
 
     /// Begins with opening a channel.
@@ -179,7 +187,42 @@ impl RemoteSetup {
     }
 
     fn declares_queue(&self) -> bool {
-        self.spec.options.shovel.as_ref().is_some_and(|shovel| shovel.declares_queue)
+        self.spec.options.federated_queue.is_some()
+            || self.spec.options.shovel.as_ref().is_some_and(|shovel| shovel.declares_queue)
+    }
+
+    /// A federated queue wants messages, or does not any more: the consumer at the source comes or goes, if everything else is set
+    /// up.
+    pub fn set_wanting(&mut self, is_wanting: bool, writer: Option<(&mut Outbound, &Pool)>) {
+        self.is_wanting = is_wanting;
+        if let Some((out, pool)) = writer.filter(|_| self.step == SetupStep::Running) {
+            self.send_demand(out, pool);
+        }
+    }
+
+    /// Consumes at the source, or ceases to, as the federated queue wants it. Neither is answered, so that either may follow the other
+    /// at once.
+    fn send_demand(&mut self, out: &mut Outbound, pool: &Pool) {
+        let Some(federated) = &self.spec.options.federated_queue else { return };
+        if self.is_consuming == self.is_wanting {
+            return;
+        }
+        self.is_consuming = self.is_wanting;
+        let consumer_tag = short(federated.consumer_tag.as_bytes());
+        if !self.is_consuming {
+            return out.method(pool, self.channel, &basic::Cancel { consumer_tag, no_wait: true }.into());
+        }
+        let arguments = federated_consumer_arguments().to_bytes();
+        let consume = basic::Consume {
+            queue: short(&self.queue),
+            consumer_tag,
+            no_local: false,
+            no_ack: !self.is_confirmed(),
+            exclusive: false,
+            no_wait: true,
+            arguments: TableRef::new(&arguments),
+        };
+        out.method(pool, self.channel, &consume.into());
     }
 
     /// The step after this one.
@@ -214,6 +257,7 @@ impl RemoteSetup {
             SetupStep::LocalSide if pulls => SetupStep::Bind,
             SetupStep::Bind if self.internal.old_suffix.is_some() => SetupStep::DeleteOldInternal,
             SetupStep::DeleteOldInternal if self.internal.renewal == Renewal::Completing => SetupStep::DeleteInternal,
+            SetupStep::Bind if self.spec.options.federated_queue.is_some() => SetupStep::Running,
             SetupStep::Bind | SetupStep::DeleteOldInternal => SetupStep::Consume,
             SetupStep::LocalSide | SetupStep::Consume | SetupStep::Running => SetupStep::Running,
             SetupStep::Closing => SetupStep::Closing,
@@ -352,8 +396,13 @@ impl RemoteSetup {
                 }
             }
             SetupStep::DeclareSharedQueue => {
-                if let Some(queue) = self.spec.remote_queue() {
-                    send(out, durable_declare(queue.as_bytes()).into());
+                let Some(queue) = self.spec.remote_queue() else { return false };
+                match &self.spec.options.federated_queue {
+                    Some(like) => {
+                        let arguments = like.arguments.to_bytes();
+                        send(out, federated_declare(queue.as_bytes(), like, &arguments).into());
+                    }
+                    None => send(out, durable_declare(queue.as_bytes()).into()),
                 }
             }
             SetupStep::DeclareQueue => {
@@ -452,7 +501,10 @@ impl RemoteSetup {
                 };
                 send(out, consume.into());
             }
-            SetupStep::Running => self.send_bindings(out, pool),
+            SetupStep::Running => {
+                self.send_bindings(out, pool);
+                self.send_demand(out, pool);
+            }
         }
         true
     }

@@ -15,6 +15,19 @@ pub struct RouteOptions {
     /// How long messages wait in that queue.
     pub message_ttl: Option<Duration>,
     pub shovel: Option<Box<ShovelOptions>>,
+    pub federated_queue: Option<Box<FederatedQueue>>,
+}
+
+/// A queue of this broker that is supplied from one at an upstream, whenever it has consumers who would take more than it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FederatedQueue {
+    pub name: Box<str>,
+    /// As it is declared here; so it is declared at the upstream, where there is none.
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub arguments: Table,
+    /// Of the consumer at the upstream.
+    pub consumer_tag: Box<str>,
 }
 
 /// What makes a route a shovel.

@@ -151,6 +151,13 @@ impl RouteTable {
         found.map(|setup| setup.spec = spec).is_some()
     }
 
+    /// A federated queue wants messages, or does not any more.
+    pub fn set_wanting(&mut self, route: RouteId, is_wanting: bool, writer: Option<(&mut Outbound, &Pool)>) {
+        if let Some(setup) = self.get_mut(route) {
+            setup.set_wanting(is_wanting, writer);
+        }
+    }
+
     /// Sends changes of what a route requests of its source.
     pub fn send_bindings(&mut self, route: RouteId, out: &mut Outbound, pool: &Pool) {
         if let Some(setup) = self.get_mut(route)

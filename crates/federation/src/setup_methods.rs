@@ -1,7 +1,7 @@
 //! Methods and arguments of the definitions that a route needs at its source.
 
 use crate::limits::QUEUE_EXPIRES;
-use crate::{BrokerIdentity, RouteSpec};
+use crate::{BrokerIdentity, FederatedQueue, RouteSpec};
 use catalog::arguments::{DEAD_LETTER_EXCHANGE, X_HARRIER_WINDOW};
 use std::time::Duration;
 use wire::method::queue;
@@ -9,6 +9,8 @@ use wire::{ShortStr, Table, TableRef, Value};
 
 const INTERNAL_PURPOSE: &str = "x-internal-purpose";
 const PURPOSE: &str = "federation";
+/// As RabbitMQ's links have it. Consumers of negative priorities make no queue want messages of its own upstreams.
+const FEDERATED_PRIORITY: i32 = -1;
 
 pub(crate) fn short(bytes: &[u8]) -> ShortStr<'_> {
     ShortStr::new(bytes).unwrap_or(ShortStr::EMPTY)
@@ -24,6 +26,23 @@ pub(crate) fn passive_declare(name: &[u8]) -> queue::Declare<'_> {
         no_wait: false,
         arguments: TableRef::EMPTY,
     }
+}
+
+/// Declares a queue like the federated one here.
+pub(crate) fn federated_declare<'a>(name: &'a [u8], like: &FederatedQueue, arguments: &'a [u8]) -> queue::Declare<'a> {
+    let FederatedQueue { durable, auto_delete, .. } = *like;
+    queue::Declare {
+        passive: false,
+        durable,
+        auto_delete,
+        arguments: TableRef::new(arguments),
+        ..passive_declare(name)
+    }
+}
+
+/// The consumer of a federated queue at its upstream: those who consume there come first.
+pub(crate) fn federated_consumer_arguments() -> Table {
+    table([("x-priority", Value::I32(FEDERATED_PRIORITY))])
 }
 
 /// Declares a queue that is to be there, and survives a restart.

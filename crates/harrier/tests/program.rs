@@ -16,6 +16,8 @@ mod definitions;
 mod durable;
 #[path = "program/durable_chain.rs"]
 mod durable_chain;
+#[path = "program/federated_queues.rs"]
+mod federated_queues;
 #[path = "program/federation.rs"]
 mod federation;
 #[path = "program/forced.rs"]

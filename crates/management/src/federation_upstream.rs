@@ -19,7 +19,10 @@ const RECONNECT_DELAY_DEFAULT: Duration = Duration::from_secs(5);
 pub struct UpstreamOptions {
     /// The exchange at the upstream, if it has another name there.
     pub exchange: Option<String>,
+    /// The queue at the upstream of federated queues, if it has another name there.
     pub queue: Option<String>,
+    /// Of the consumers there of federated queues.
+    pub consumer_tag: Option<String>,
     pub prefetch_count: Option<u16>,
     pub reconnect_delay: Option<Duration>,
     pub max_hops: Option<u16>,
@@ -39,12 +42,11 @@ impl UpstreamOptions {
             |value| *value == Json::Bool(false),
             "user ids of other brokers are always removed",
         );
-        fields.without_effect("consumer-tag", |_| false, "the upstream chooses it");
         fields.without_effect("ha-policy", |_| false, "set a policy at the upstream");
         fields.without_effect(
             "channel-use-mode",
             |value| *value == Json::text("multiple"),
-            "each federated exchange has a channel of its own (multiple)",
+            "each federated exchange and queue has a channel of its own (multiple)",
         );
         fields.without_effect(
             "resource-cleanup-mode",
@@ -61,6 +63,7 @@ impl UpstreamOptions {
         UpstreamOptions {
             exchange: fields.name("exchange"),
             queue: fields.name("queue"),
+            consumer_tag: fields.name("consumer-tag"),
             prefetch_count: small(fields.number("prefetch-count", u64::from(u16::MAX))),
             reconnect_delay: fields.delay("reconnect-delay"),
             max_hops,
@@ -76,6 +79,7 @@ impl UpstreamOptions {
         UpstreamOptions {
             exchange: self.exchange.or_else(|| others.exchange.clone()),
             queue: self.queue.or_else(|| others.queue.clone()),
+            consumer_tag: self.consumer_tag.or_else(|| others.consumer_tag.clone()),
             prefetch_count: self.prefetch_count.or(others.prefetch_count),
             reconnect_delay: self.reconnect_delay.or(others.reconnect_delay),
             max_hops: self.max_hops.or(others.max_hops),
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_upstream_is_read_and_an_entry_of_a_set_says_otherwise() {
-        let text = r#"{"uri":["amqp://a","amqp://b"],"exchange":"x","prefetch-count":7,"reconnect-delay":0.5,
+        let text = r#"{"uri":["amqp://a","amqp://b"],"exchange":"x","consumer-tag":"t","prefetch-count":7,"reconnect-delay":0.5,
                        "max-hops":2,"expires":1000,"message-ttl":5,"ack-mode":"no-ack","trust-user-id":false,
                        "bind-nowait":true,"resource-cleanup-mode":"default","channel-use-mode":"multiple"}"#;
         let upstream = FederationUpstream::read(&json(text)).expect("sound");
@@ -187,7 +191,6 @@ mod tests {
         for (text, why) in [
             (r#"{"uri":"a","trust-user-id":true}"#, "trust-user-id would have no effect"),
             (r#"{"uri":"a","ha-policy":"all"}"#, "ha-policy would have no effect"),
-            (r#"{"uri":"a","consumer-tag":"t"}"#, "consumer-tag would have no effect"),
             (r#"{"uri":"a","channel-use-mode":"single"}"#, "channel-use-mode would have no effect"),
             (r#"{"uri":"a","resource-cleanup-mode":"never"}"#, "resource-cleanup-mode would have no effect"),
             (r#"{"uri":"a","max-hops":0}"#, "max-hops is 1 at least"),

@@ -1,14 +1,12 @@
-//! Which upstreams a policy chooses for the exchanges to which it applies.
+//! Which upstreams a policy chooses for the exchanges and queues to which it applies.
 //!
 //! Enters: the definition of a policy.  Leaves: one upstream, a set of them, or those of a pattern; or what is wrong.
 
-use catalog::{ApplyTo, Policy, PolicyPattern};
+use catalog::{ApplyTo, FEDERATION_KEYS as KEYS, Policy, PolicyPattern};
 use wire::Table;
 
 /// The name of the set that all upstreams of a virtual host are in.
 pub const ALL_UPSTREAMS: &str = "all";
-
-const KEYS: [&str; 3] = ["federation-upstream", "federation-upstream-set", "federation-upstream-pattern"];
 
 /// The upstreams of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,15 +46,12 @@ impl UpstreamChoice {
     /// Checks a policy that is to be set.
     ///
     /// # Errors
-    /// What is wrong; a policy for queues alone would have no effect.
+    /// What is wrong; a policy for streams alone would have no effect.
     pub fn check(policy: &Policy) -> Result<(), String> {
-        let is_for_exchanges = matches!(policy.apply_to, ApplyTo::All | ApplyTo::Exchanges);
         match Self::of(&policy.definition)? {
-            Some(_) if !is_for_exchanges => Err(format!(
-                "federation has no effect on queues in this broker: apply-to is exchanges or all, not {} \
-                 (a shovel moves messages of a queue)",
-                policy.apply_to.name()
-            )),
+            Some(_) if policy.apply_to == ApplyTo::Streams => {
+                Err("federation has no effect on streams: apply-to is exchanges, queues or all".to_owned())
+            }
             _ => Ok(()),
         }
     }

@@ -116,6 +116,7 @@ impl Dispatcher {
             let is_stopped = self.dispatch_events(slot, now);
             self.sessions.note_stored(slot, pending_before);
             self.sessions.broker.flush_batch(&mut self.sessions.effects);
+            self.propagate_demand(now);
             self.sessions.effects.send_acks(slot, Some(now));
             self.run_deferred(now);
             self.flush(now);
@@ -394,6 +395,7 @@ impl Dispatcher {
     /// Acknowledges to another broker what is safe of its messages, while more of them wait in the receive buffer.
     fn acknowledge_early(&mut self, slot: ConnectionSlot, now: Instant) {
         self.sessions.broker.flush_batch(&mut self.sessions.effects);
+        self.propagate_demand(now);
         self.sessions.effects.send_acks(slot, Some(now));
         self.flush_connection(slot, now);
     }

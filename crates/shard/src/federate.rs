@@ -61,6 +61,15 @@ impl Dispatcher {
         links.propagate_bindings(&mut cx);
     }
 
+    /// Tells the upstreams of federated queues which of these want messages, before acknowledgements let them send more.
+    #[inline]
+    pub fn propagate_demand(&mut self, now: Instant) {
+        if self.sessions.broker.has_demand_change() {
+            let (links, mut cx) = self.federation(now);
+            links.propagate_demand(&mut cx);
+        }
+    }
+
     /// Sends other brokers the acknowledgements that are due.
     pub fn acknowledge(&mut self, now: Instant) {
         self.federation_links.acknowledge(&mut self.sessions.effects, now);

@@ -7,6 +7,7 @@
 use crate::binding_watch::BindingWatch;
 use crate::close_count::CloseCount;
 use crate::connection::ConnectionPhase;
+use crate::effects::ShardEffects;
 use crate::link_context::LinkContext;
 use crate::link_dial::DialedLink;
 use crate::link_id::FederationLinkId;
@@ -17,7 +18,7 @@ use crate::push_probe::AfterRefusal;
 use broker::{ConnectionSlot, Effects};
 use catalog::{BindingChange, SessionId};
 use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
-use federation::{BrokerIdentity, LinkSpec, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
+use federation::{BrokerIdentity, LinkSpec, QueueHop, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
 use link::Link;
 use session::{Inbound, Outbound, Tuning};
 use std::any::Any;
@@ -346,6 +347,14 @@ impl FederationLink {
             self.session.routes.set_error(route, &text);
             return self.fail_route(route, &text, cx);
         }
+        if let Some(queue) = spec.federated_queue() {
+            let Some(id) = cx.local_queue(&self.spec, queue) else {
+                let text = format!("there is no queue '{queue}' here");
+                self.session.routes.set_error(route, &text);
+                return self.fail_route(route, &text, cx);
+            };
+            self.session.routes.set_wanting(route, cx.broker.wants_messages(id), None);
+        }
         if self.starts_watch(route, slot, cx)
             && let Some(vhost) = cx.vhost(&self.spec)
         {
@@ -360,12 +369,15 @@ impl FederationLink {
             let tracer = Tracer::new(self.session.own().clone(), &peer, &self.spec.key.peer, source, spec.hops_max);
             let tracer = match &spec.options.shovel {
                 Some(shovel) => tracer.of_shovel(shovel.forward_header.as_ref()),
+                None if spec.federated_queue().is_some() => tracer.of_shovel(None),
                 None => tracer.of_queue(is_queue_route),
             };
-            let tracer = tracer.within(cx.options.session.properties_bytes_max());
-            self.routes.entry(route).tracer = Some(tracer);
+            let properties_bytes_max = cx.options.session.properties_bytes_max();
+            let hop = || QueueHop::new(&self.spec.key.peer, source, properties_bytes_max);
+            self.routes.entry(route).queue_hop = spec.federated_queue().map(|_| hop());
+            self.routes.entry(route).tracer = Some(tracer.within(properties_bytes_max));
         }
-        // A shovel declares no exchange.
+        // Neither a shovel nor a federated queue declares an exchange.
         let local_exchange =
             exchange.filter(|_| spec.is_traced()).and_then(|id| cx.broker.catalog().exchange_info(id)).cloned();
         if let Some(connection) = cx.connections.get_mut(slot)
@@ -488,6 +500,15 @@ impl FederationLink {
         tracing::warn!(link = &*self.spec.key.peer, route = route.index(), text, "a federation route does not run");
         self.routes.entry(route).fail(chance, cx.now);
         cx.timers_changed = true;
+    }
+
+    /// The queue of a route wants messages, or does not any more.
+    pub fn set_wanting(&mut self, route: RouteId, is_wanting: bool, effects: &mut ShardEffects) {
+        let writer = match self.phase {
+            LinkPhase::Connected { slot } => effects.writer(slot),
+            _ => None,
+        };
+        self.session.routes.set_wanting(route, is_wanting, writer);
     }
 
     /// Propagates changes of bindings on the routes that they concern.

@@ -7,6 +7,7 @@
 //! [`FederationLinks::receive`]; messages and acknowledgements go to the broker core at once, and everything else to the link's
 //! `LinkSession`, whose decisions [`FederationLink::carry_out`] carries out.
 
+use crate::demand_routes::DemandRoutes;
 use crate::effects::ShardEffects;
 use crate::event_outcome::EventOutcome;
 use crate::federation_link::{FederationLink, LinkPhase};
@@ -31,6 +32,7 @@ use wire::method::basic;
 #[derive(Default)]
 pub(crate) struct FederationLinks {
     table: LinkTable,
+    demand_routes: DemandRoutes,
     dials: DialQueue,
     /// The first timer of all links.
     next_at: Option<Instant>,
@@ -79,8 +81,8 @@ impl FederationLinks {
                 }
             }
             FederationCommand::RemoveRoute(key, spec) => {
-                if let Some(link) = self.table.find(&key, spec.direction).and_then(|id| self.table.get_mut(id)) {
-                    link.remove_route(&spec, cx);
+                if let Some(id) = self.table.find(&key, spec.direction) {
+                    self.remove_route(id, &spec, cx);
                 }
             }
         }
@@ -114,9 +116,17 @@ impl FederationLinks {
         link.is_removed = true;
         let routes: Vec<_> = link.session.routes.iter().map(|(_, spec)| spec.clone()).collect();
         for spec in routes {
-            link.remove_route(&spec, cx);
+            self.remove_route(id, &spec, cx);
         }
         self.finish(id, cx);
+    }
+
+    fn remove_route(&mut self, id: FederationLinkId, spec: &RouteSpec, cx: &mut LinkContext<'_>) {
+        let Some(link) = self.table.get_mut(id) else { return };
+        if let Some(route) = link.session.routes.find(spec) {
+            self.demand_routes.remove(&link.spec.key, spec, (id, route));
+        }
+        link.remove_route(spec, cx);
     }
 
     fn add_route(&mut self, key: &LinkKey, spec: RouteSpec, delayed: bool, cx: &mut LinkContext<'_>) {
@@ -129,7 +139,8 @@ impl FederationLinks {
             }
         };
         let Some(link) = self.table.get_mut(id) else { return };
-        let Some(route) = link.add_route(spec, delayed, cx.now) else { return };
+        let Some(route) = link.add_route(spec.clone(), delayed, cx.now) else { return };
+        self.demand_routes.add(key, &spec, (id, route));
         if let LinkPhase::Connected { slot } = link.phase
             && link.session.is_open()
         {
@@ -251,7 +262,7 @@ impl FederationLinks {
         let Some((out, pool)) = cx.effects.session_writer(slot) else { return Ok(None) };
         let Some(event) = connection.inbound.next(input, out, pool)? else { return Ok(None) };
         match event {
-            Event::Deliver { channel, delivery_tag, redelivered, routing_key, properties, body, .. } => {
+            Event::Deliver { channel, delivery_tag, redelivered, exchange, routing_key, properties, body, .. } => {
                 let FederationLink { session, routes, spec, .. } = link;
                 let Some(route) = session.routes.on_channel(channel) else { return Ok(Some(EventOutcome::Continue)) };
                 let (Some(local), Some(route)) = (routes.get_mut(route), session.routes.spec(route)) else {
@@ -261,7 +272,8 @@ impl FederationLinks {
                     Body::Small(bytes) => BodyRef::Small(bytes),
                     Body::Large(slice) => BodyRef::Large(slice),
                 };
-                let message = PulledMessage { channel, delivery_tag, redelivered, routing_key, properties, body };
+                let message =
+                    PulledMessage { channel, delivery_tag, redelivered, exchange, routing_key, properties, body };
                 let core = (&mut *cx.broker, &mut *cx.effects, cx.shared);
                 return Ok(Some(local.publish(route, spec, slot, message, core)));
             }
@@ -356,6 +368,12 @@ impl FederationLinks {
         for link in self.table.iter_mut() {
             link.apply_binding_changes(&changes, cx);
         }
+    }
+
+    /// Tells the upstreams of federated queues which of these want messages.
+    #[cold]
+    pub fn propagate_demand(&mut self, cx: &mut LinkContext<'_>) {
+        self.demand_routes.propagate(&mut self.table, cx);
     }
 
     /// Sends the acknowledgements that have waited long enough.

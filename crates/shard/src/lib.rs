@@ -23,6 +23,7 @@ mod cpu_latency_guard;
 mod definition_copies;
 mod definition_journal;
 mod definition_recovery;
+mod demand_routes;
 mod disk_signal;
 mod dispatcher;
 mod durability_gate;

@@ -10,7 +10,7 @@ use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::stamp_check::release_stamps;
 use broker::{Broker, ConnectionSlot};
-use catalog::{ExchangeId, VhostId};
+use catalog::{ExchangeId, QueueId, VhostId};
 use federation::{LinkSpec, RouteSpec};
 use session::SessionLimits;
 use std::time::Instant;
@@ -66,6 +66,11 @@ impl<'a> LinkContext<'a> {
     pub fn local_exchange(&self, slot: ConnectionSlot, route: &RouteSpec) -> Option<ExchangeId> {
         let ConnectionPhase::Open { vhost, .. } = self.connections.get(slot)?.phase else { return None };
         self.broker.catalog().exchange(vhost, route.local_exchange().as_bytes())
+    }
+
+    /// A queue in the virtual host of a link at this broker.
+    pub fn local_queue(&self, link: &LinkSpec, name: &str) -> Option<QueueId> {
+        self.broker.catalog().queue(self.vhost(link)?, name.as_bytes())
     }
 
     /// Ends the session of a connection in the broker core.

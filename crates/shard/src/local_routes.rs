@@ -13,16 +13,18 @@ use crate::route_end::MessagesLeft;
 use crate::shared_state::SharedState;
 use crate::stamp_check::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
-use federation::{AckMode, LinkSession, LinkSpec, RouteDirection, RouteId, RouteSpec, TraceVerdict, Tracer};
+use catalog::Refusal;
+use federation::{AckMode, LinkSession, LinkSpec, QueueHop, RouteDirection, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
 use wire::method::basic;
-use wire::{ChannelNumber, DeliveryTag, RawProperties};
+use wire::{ChannelNumber, DeliveryTag, RawProperties, ReplyCode};
 
 /// A message that arrived on a pulled route.
 pub(crate) struct PulledMessage<'a> {
     pub channel: ChannelNumber,
     pub delivery_tag: DeliveryTag,
     pub redelivered: bool,
+    pub exchange: &'a [u8],
     pub routing_key: &'a [u8],
     pub properties: RawProperties<'a>,
     pub body: BodyRef<'a>,
@@ -33,6 +35,8 @@ pub(crate) struct PulledMessage<'a> {
 pub(crate) struct LocalRoute {
     /// Of a pulled route that runs: adds the other broker to the trace of each message.
     pub tracer: Option<Tracer>,
+    /// Of the route of a federated queue that runs: adds what its messages tell of their way.
+    pub queue_hop: Option<QueueHop>,
     /// Of a pulled route with acknowledgements: how many messages form a batch, after which they may be sent.
     pub ack_batch: u64,
     /// Of a pushed route: how far its setup here has come.
@@ -74,14 +78,14 @@ impl LocalRoute {
 
     /// The route has failed: it begins again after a wait.
     pub fn fail(&mut self, chance: u64, now: Instant) {
-        (self.tracer, self.push) = (None, None);
+        (self.tracer, self.queue_hop, self.push) = (None, None, None);
         self.retry_at = Some(now + back_off(self.attempts + 2, chance));
         self.attempts = self.attempts.saturating_add(1);
     }
 
     /// The destination has closed the channel for one message: the route goes on at once.
     pub fn resume(&mut self, now: Instant) {
-        (self.tracer, self.push) = (None, None);
+        (self.tracer, self.queue_hop, self.push) = (None, None, None);
         self.retry_at = Some(now);
     }
 
@@ -104,7 +108,15 @@ impl LocalRoute {
         if !self.left.take_one() {
             return EventOutcome::Continue;
         }
-        let PulledMessage { channel, delivery_tag, redelivered, routing_key, properties, body } = message;
+        let PulledMessage { channel, delivery_tag, redelivered, exchange, routing_key, properties, body } = message;
+        if let Some(queue) = spec.federated_queue()
+            && !has_queue(broker, &link.key.vhost, queue)
+        {
+            // It stays at the source, which has it back when the channel is closed.
+            let text = format!("NOT_FOUND - no queue '{queue}' in vhost '{}'", link.key.vhost);
+            let refusal = Refusal::channel(ReplyCode::NotFound, text);
+            return EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID };
+        }
         let mut verdict = tracer.trace(properties, redelivered);
         if let Some(stamp) = tracer.stamp()
             && verdict == TraceVerdict::Forward
@@ -116,9 +128,16 @@ impl LocalRoute {
             }
         }
         let body_bytes = body.len();
+        if let Some(hop) = &mut self.queue_hop
+            && verdict == TraceVerdict::Forward
+            && !hop.add(tracer.properties(), (exchange, routing_key), redelivered)
+        {
+            verdict = TraceVerdict::TooLarge;
+        }
+        let properties = self.queue_hop.as_ref().map_or_else(|| tracer.properties(), QueueHop::properties);
         let published = match verdict {
             TraceVerdict::Forward => {
-                let (exchange, properties) = (spec.exchange.as_bytes(), tracer.properties());
+                let exchange = spec.exchange.as_bytes();
                 let routing_key = spec.options.destination_key.as_deref().map_or(routing_key, str::as_bytes);
                 let (mandatory, immediate) = (false, false);
                 let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
@@ -127,7 +146,7 @@ impl LocalRoute {
             // It counts all the same: its number is its delivery tag's.
             TraceVerdict::Drop => broker.publish_duplicate(slot, channel),
             TraceVerdict::TooLarge => {
-                let text = format!("{} bytes of properties", tracer.properties().as_bytes().len());
+                let text = format!("{} bytes of properties", properties.as_bytes().len());
                 let reason = (GiveUpReason::LargeProperties, &*text);
                 return self.give_up(spec, link, (slot, channel, delivery_tag), reason, broker, effects);
             }
@@ -177,6 +196,12 @@ impl LocalRoute {
     }
 }
 
+/// Whether a federated queue is there.
+fn has_queue(broker: &Broker, vhost: &str, queue: &str) -> bool {
+    let catalog = broker.catalog();
+    catalog.vhost_by_name(vhost).is_some_and(|vhost| catalog.queue(vhost, queue.as_bytes()).is_some())
+}
+
 /// The routes of one link at this broker, by their ids.
 #[derive(Default)]
 pub(crate) struct LocalRoutes {
@@ -210,7 +235,8 @@ impl LocalRoutes {
     /// The connection is gone, and with it what was set up on it.
     pub fn disconnect(&mut self) {
         for route in &mut self.routes {
-            (route.tracer, route.push, route.retry_at) = (None, None, None);
+            (route.tracer, route.queue_hop) = (None, None);
+            (route.push, route.retry_at) = (None, None);
             route.left.disconnect();
         }
     }

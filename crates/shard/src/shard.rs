@@ -172,6 +172,7 @@ impl Shard {
         self.dispatcher.sessions.check_memory(now);
         self.reports.serve(&mut self.dispatcher, now);
         self.copies.proceed(&mut self.dispatcher.sessions);
+        self.dispatcher.propagate_demand(now);
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
         self.dispatcher.flush_backlog(now);
@@ -356,6 +357,7 @@ impl Shard {
             || !effects.refusals.is_empty()
             || effects.outputs.has_backlog()
             || broker.checks_timeouts()
+            || broker.has_demand_change()
             || self.dispatcher.reviews_access()
             || self.reports.has_work()
             || self.copies.has_work(broker)

@@ -4,6 +4,7 @@ mod access;
 mod arrivals;
 mod deaths;
 mod delays;
+mod federated;
 mod memory;
 mod policies;
 mod replies;

@@ -6,7 +6,7 @@ use wire::DeliveryTag;
 use wire::method::exchange;
 
 /// `name pattern priority key=value …`, over queues and exchanges; `!` in front makes it the operator's own.
-fn policies(world: &mut BrokerWorld, written: &[&str]) {
+pub(super) fn policies(world: &mut BrokerWorld, written: &[&str]) {
     let read = |text: &str| {
         let mut words = text.split(' ');
         let mut next = || words.next().expect("name, pattern, priority");

@@ -1,7 +1,7 @@
 //! A route's setup at a source that keeps what it is told, over connections and processes that end at any method.
 
 use super::{LinkParties, RemoteSetup, SetupStep};
-use crate::{AckMode, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
+use crate::{AckMode, BrokerIdentity, FederatedQueue, RouteDirection, RouteKind, RouteSpec};
 use session::Outbound;
 use slab::Pool;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,6 +75,83 @@ fn new_setup() -> RemoteSetup {
         options: Default::default(),
     };
     RemoteSetup::new(spec, false, 100_000)
+}
+
+/// The methods that were written, as text.
+fn written(out: &mut Outbound) -> Vec<String> {
+    let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
+    out.gather_mut().clear();
+    let (mut rest, mut methods) = (&sent[..], Vec::new());
+    while let Some((header, behind)) = rest.split_at_checked(7) {
+        let bytes = u32::from_be_bytes(header[3..].try_into().expect("four bytes")) as usize;
+        methods.push(match Method::decode(&behind[..bytes]).expect("a method") {
+            Method::QueueDeclare(declare) => {
+                let kind = if declare.passive { "find" } else { "declare" };
+                let arguments = declare.arguments.to_table().expect("sound").len();
+                format!("{kind} {} {} {arguments}", text(declare.queue.as_bytes()), declare.durable)
+            }
+            Method::BasicQos(qos) => format!("qos {}", qos.prefetch_count),
+            Method::BasicConsume(consume) => {
+                let priority = consume.arguments.get("x-priority").and_then(|value| value.as_i64());
+                let (queue, tag) = (text(consume.queue.as_bytes()), text(consume.consumer_tag.as_bytes()));
+                format!("consume {queue} {tag} {priority:?} {}", consume.no_wait)
+            }
+            Method::BasicCancel(cancel) => format!("cancel {}", text(cancel.consumer_tag.as_bytes())),
+            other => panic!("{other:?} is no method of a federated queue"),
+        });
+        rest = &behind[bytes + 1..];
+    }
+    methods
+}
+
+#[test]
+fn a_federated_queue_consumes_at_its_upstream_while_it_wants_messages() {
+    let like = wire::Table::new().with("x-max-length", wire::Value::I64(9)).expect("short");
+    let federated = FederatedQueue {
+        name: "here".into(),
+        durable: true,
+        auto_delete: false,
+        arguments: like,
+        consumer_tag: "tag".into(),
+    };
+    let mut spec = new_setup().spec;
+    (spec.exchange, spec.kind) = ("".into(), RouteKind::Queue { queue: "there".into() });
+    spec.options.federated_queue = Some(Box::new(federated));
+    let mut setup = RemoteSetup::new(spec, false, 100_000);
+    let (mut out, pool) = (Outbound::new(), Pool::default());
+    let own = BrokerIdentity { cluster_name: "b".into(), vhost: "/".into() };
+    for is_there in [false, true] {
+        let parties = || LinkParties { own: &own, peer: None, fanout_only: false };
+        setup.begin(None);
+        setup.advance();
+        assert!(setup.send_step(&parties(), &mut out, &pool));
+        assert_eq!(written(&mut out), ["find there false 0"]);
+        if !is_there {
+            assert!(setup.on_channel_closed(404, "NOT_FOUND"));
+            assert!(setup.send_step(&parties(), &mut out, &pool));
+            assert_eq!(written(&mut out), ["declare there true 1"], "like the one here");
+        }
+        assert!(setup.on_answer(Some((b"there", 0))) && setup.send_step(&parties(), &mut out, &pool));
+        assert_eq!(written(&mut out), ["qos 10"]);
+        // What it wants meanwhile counts once it runs.
+        setup.set_wanting(is_there, Some((&mut out, &pool)));
+        assert!(setup.on_answer(None));
+        assert_eq!(setup.step, SetupStep::LocalSide);
+        setup.advance();
+        assert!(setup.send_step(&parties(), &mut out, &pool));
+        assert_eq!(setup.step, SetupStep::Running);
+        let consume = "consume there tag Some(-1) true".to_owned();
+        let expected = if is_there { vec![consume.clone()] } else { Vec::new() };
+        assert_eq!(written(&mut out), expected);
+        let first = if is_there { "" } else { &*consume };
+        for (is_wanting, expected) in [(true, first), (true, ""), (false, "cancel tag"), (false, ""), (true, &*consume)]
+        {
+            setup.set_wanting(is_wanting, Some((&mut out, &pool)));
+            assert_eq!(written(&mut out).join(", "), expected);
+        }
+        setup.disconnect();
+        assert!(!setup.is_consuming);
+    }
 }
 
 /// Connects, until so many methods are executed, of which the last is answered or not. Answers whether the route runs; calls

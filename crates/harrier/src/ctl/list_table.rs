@@ -338,7 +338,7 @@ pub const LISTS: &[CtlCommand] = &[
                     "timestamp",
                     "node",
                 ],
-                defaults: &["vhost", "upstream", "type", "exchange", "status", "error"],
+                defaults: &["vhost", "upstream", "type", "exchange", "queue", "status", "error"],
                 is_filtered: false,
             }
             .with(("--only-down", "/api/federation-links/state/down")),

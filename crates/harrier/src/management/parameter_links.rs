@@ -1,4 +1,4 @@
-//! The links and routes that parameters make: federated exchanges and shovels.
+//! The links and routes that parameters make: federated exchanges and queues, and shovels.
 //!
 //! Enters: definitions, parameters, the states of links.  Leaves: commands for the broker's links, what the API shows of them.
 //! Owns:   which links parameters have made, so that those are changed and removed that they no longer ask for.
@@ -208,7 +208,7 @@ impl ParameterLinks {
         (links.collect(), shovels.collect())
     }
 
-    /// The link of a federated exchange by the id under which it is shown.
+    /// The link of a federated exchange or queue by the id under which it is shown.
     pub fn link_of(&self, vhost: &str, id: &str) -> Option<&LinkKey> {
         let object = self.objects.iter().find(|object| object.vhost == vhost && object_id(object) == id)?;
         object.route.as_ref().ok().map(|(link, _)| &link.key)
@@ -235,7 +235,7 @@ fn add(wanted: &mut BTreeMap<LinkKey, WantedLink>, link: &LinkSpec, route: &Rout
         return Err("another entry of the set asks for the same".to_owned());
     }
     if of_link.routes.len() >= ROUTES_MAX {
-        return Err(format!("an upstream has {ROUTES_MAX} federated exchanges, and cannot have more"));
+        return Err(format!("an upstream has {ROUTES_MAX} federated exchanges and queues, and cannot have more"));
     }
     of_link.routes.push(route.clone());
     Ok(())
@@ -365,7 +365,7 @@ mod tests {
             add(&mut wanted, &link("a", "amqp://h"), &route(&number.to_string())).expect("within limits");
         }
         let more = add(&mut wanted, &link("a", "amqp://h"), &route("more"));
-        assert!(more.is_err_and(|why| why.contains("255 federated exchanges")));
+        assert!(more.is_err_and(|why| why.contains("255 federated exchanges and queues")));
         add(&mut wanted, &link("b", "amqp://h"), &route("x")).expect("another link");
     }
 }

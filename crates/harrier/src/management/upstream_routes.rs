@@ -1,22 +1,27 @@
-//! What parameters and policies say of federated exchanges: which routes over which links.
+//! What parameters and policies say of federated exchanges and queues: which routes over which links.
 //!
-//! Enters: definitions, parameters.  Leaves: a route for each exchange and each of its upstreams, or why there is none.
+//! Enters: definitions, parameters.  Leaves: a route for each of them and each of its upstreams, or why there is none.
 
 use crate::management::link_end::{EndReader, LinkEnd};
 use crate::management::parameter_entry::ParameterEntry;
 use crate::peer::encoded;
-use catalog::{Catalog, ExchangeKind, VhostId};
+use catalog::{Catalog, ExchangeKind, QueueDefinition, VhostId};
 use definitions::UnusedSections;
 use federation::{
-    AckMode, LinkKey, LinkOptions, LinkOrigin, LinkSpec, RouteDirection, RouteKind, RouteOptions, RouteSpec,
+    AckMode, FederatedQueue, LinkKey, LinkOptions, LinkOrigin, LinkSpec, RouteDirection, RouteKind, RouteOptions,
+    RouteSpec,
 };
 use management::{
     ALL_UPSTREAMS, FederationUpstream, UPSTREAM, UPSTREAM_SET, UpstreamChoice, UpstreamOptions, UpstreamSetEntry,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Queues under a policy for exchanges and queues that are told to be without a link.
-const REFUSED_QUEUES_MAX: usize = 1_000;
+/// Federated queues of a broker, and each of their upstreams: all are looked at with each change of definitions.
+const QUEUE_LINKS_MAX: usize = 16_384;
+/// What a queue of the broker's own says in its arguments: it belongs to a link or a shovel.
+const INTERNAL_PURPOSE: &str = "x-internal-purpose";
+/// A consumer's tag is a short string.
+const TAG_BYTES_MAX: usize = 255;
 
 /// An exchange, or a queue, and one of its upstreams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,18 +73,35 @@ pub fn federated_objects(catalog: &Catalog, kept: &UnusedSections, addresses: &[
             Err(why) => objects.push(refused(vhost, "", (name, false), why)),
         }
     }
-    let queues = catalog.queues().filter_map(|(_, queue)| {
-        let (upstreams, policy) = (vhosts.get(&queue.vhost)?, queue.policy.as_deref()?);
-        let choice = UpstreamChoice::of(&policy.definition).ok().flatten()?;
-        let upstream = upstreams.chosen(&choice).into_iter().next()?.upstream;
-        let why = "federation has no effect on queues in this broker: a shovel moves messages of a queue".to_owned();
-        Some(refused(catalog.vhost_name(queue.vhost), &upstream, (&queue.name, true), why))
-    });
-    objects.extend(queues.take(REFUSED_QUEUES_MAX));
+    let mut queue_links = 0;
+    for (_, queue) in catalog.queues().filter(|(_, queue)| may_be_federated(queue)) {
+        let (Some(upstreams), Some(policy)) = (vhosts.get(&queue.vhost), queue.policy.as_deref()) else { continue };
+        let (vhost, name) = (catalog.vhost_name(queue.vhost), &*queue.name);
+        let entries = match UpstreamChoice::of(&policy.definition) {
+            Ok(choice) => choice.map(|choice| upstreams.chosen(&choice)).unwrap_or_default(),
+            Err(why) => {
+                objects.push(refused(vhost, "", (name, true), why));
+                continue;
+            }
+        };
+        queue_links += entries.len();
+        if queue_links > QUEUE_LINKS_MAX {
+            let why = format!("queues have {QUEUE_LINKS_MAX} upstreams in all: this one and those behind it have none");
+            objects.push(refused(vhost, "", (name, true), why));
+            break;
+        }
+        objects.extend(entries.iter().map(|entry| upstreams.federated_queue(vhost, queue, entry)));
+    }
     // Entries of a set that come to the same count once.
     let mut known = HashSet::new();
     objects.retain(|object| known.insert(object.identity()));
     objects
+}
+
+/// Whether a queue has links if a policy says so. One that goes with its connection has none, as in RabbitMQ.
+fn may_be_federated(queue: &QueueDefinition) -> bool {
+    let is_internal = queue.arguments.as_deref().is_some_and(|arguments| arguments.get(INTERNAL_PURPOSE).is_some());
+    queue.exclusive.is_none() && !is_internal
 }
 
 impl FederatedObject {
@@ -161,13 +183,80 @@ impl VhostUpstreams<'_> {
     }
 
     fn federated_exchange(&self, vhost: &str, name: &str, entry: &UpstreamSetEntry) -> FederatedObject {
+        let UpstreamLink { link, uri, options } = match self.link(vhost, entry) {
+            Ok(known) => known,
+            Err(why) => return refused(vhost, &entry.upstream, (name, false), why),
+        };
+        let upstream_name = options.exchange.clone().unwrap_or_else(|| name.to_owned());
+        let route = RouteSpec {
+            exchange: name.into(),
+            kind: RouteKind::Dynamic,
+            hops_max: options.hops_max(),
+            options: RouteOptions {
+                source_exchange: Some(&*upstream_name).filter(|there| *there != name).map(Into::into),
+                queue_expires: options.expires,
+                message_ttl: options.message_ttl,
+                ..RouteOptions::default()
+            },
+            ..plain_route(&options)
+        };
+        FederatedObject {
+            vhost: vhost.to_owned(),
+            upstream: entry.upstream.clone(),
+            is_of_queue: false,
+            name: name.to_owned(),
+            upstream_name,
+            uri,
+            route: Ok((link, route)),
+        }
+    }
+
+    fn federated_queue(&self, vhost: &str, queue: &QueueDefinition, entry: &UpstreamSetEntry) -> FederatedObject {
+        let name = &*queue.name;
+        let UpstreamLink { link, uri, options } = match self.link(vhost, entry) {
+            Ok(known) => known,
+            Err(why) => return refused(vhost, &entry.upstream, (name, true), why),
+        };
+        let upstream_name = options.queue.clone().unwrap_or_else(|| name.to_owned());
+        let tag = options.consumer_tag.clone().filter(|tag| !tag.is_empty());
+        let mut consumer_tag = tag.unwrap_or_else(|| format!("federation-link-{}", entry.upstream));
+        consumer_tag.truncate(consumer_tag.floor_char_boundary(TAG_BYTES_MAX));
+        let federated = FederatedQueue {
+            name: name.into(),
+            durable: queue.is_durable(),
+            auto_delete: queue.auto_delete,
+            arguments: queue.arguments.as_deref().cloned().unwrap_or_default(),
+            consumer_tag: consumer_tag.into(),
+        };
+        let route = RouteSpec {
+            // To the queue itself, by the default exchange.
+            exchange: "".into(),
+            kind: RouteKind::Queue { queue: (*upstream_name).into() },
+            options: RouteOptions {
+                destination_key: Some(name.into()),
+                federated_queue: Some(Box::new(federated)),
+                ..RouteOptions::default()
+            },
+            ..plain_route(&options)
+        };
+        FederatedObject {
+            vhost: vhost.to_owned(),
+            upstream: entry.upstream.clone(),
+            is_of_queue: true,
+            name: name.to_owned(),
+            upstream_name,
+            uri,
+            route: Ok((link, route)),
+        }
+    }
+
+    /// The link to the upstream of an entry.
+    fn link(&self, vhost: &str, entry: &UpstreamSetEntry) -> Result<UpstreamLink, String> {
         let upstream = &self.upstreams[&*entry.upstream];
         let (value, (end, user)) = match (&upstream.value, &upstream.end) {
             (Ok(value), Ok(end)) => (value, end),
-            (Err(why), _) | (_, Err(why)) => return refused(vhost, &entry.upstream, (name, false), why.clone()),
+            (Err(why), _) | (_, Err(why)) => return Err(why.clone()),
         };
-        let options = entry.options.clone().over(&value.options);
-        let upstream_name = options.exchange.clone().unwrap_or_else(|| name.to_owned());
         let (mut urls, peer) = end.dialled();
         let other_urls = urls.split_off(1);
         let link = LinkSpec {
@@ -177,33 +266,33 @@ impl VhostUpstreams<'_> {
             durable: true,
             options: LinkOptions { other_urls, reconnect_delay: Some(value.options.wait()) },
         };
-        let is_unacknowledged = options.is_unacknowledged.unwrap_or(false);
-        let route = RouteSpec {
-            exchange: name.into(),
-            kind: RouteKind::Dynamic,
-            direction: RouteDirection::Pull,
-            ack: if is_unacknowledged { AckMode::None } else { AckMode::Confirm },
-            credit: options.credit(),
-            hops_max: options.hops_max(),
-            durable: true,
-            forced: false,
-            dead_letter_exchange: None,
-            options: RouteOptions {
-                source_exchange: Some(&*upstream_name).filter(|there| *there != name).map(Into::into),
-                queue_expires: options.expires,
-                message_ttl: options.message_ttl,
-                ..RouteOptions::default()
-            },
-        };
-        FederatedObject {
-            vhost: vhost.to_owned(),
-            upstream: upstream.name.to_owned(),
-            is_of_queue: false,
-            name: name.to_owned(),
-            upstream_name,
-            uri: end.shown(),
-            route: Ok((link, route)),
-        }
+        let options = entry.options.clone().over(&value.options);
+        Ok(UpstreamLink { link, uri: end.shown(), options })
+    }
+}
+
+/// The link to an upstream, its address without a login, and what it says of what it federates.
+struct UpstreamLink {
+    link: LinkSpec,
+    uri: String,
+    options: UpstreamOptions,
+}
+
+/// What the routes of exchanges and queues have in common.
+fn plain_route(options: &UpstreamOptions) -> RouteSpec {
+    let is_unacknowledged = options.is_unacknowledged.unwrap_or(false);
+    RouteSpec {
+        exchange: "".into(),
+        kind: RouteKind::Dynamic,
+        direction: RouteDirection::Pull,
+        ack: if is_unacknowledged { AckMode::None } else { AckMode::Confirm },
+        credit: options.credit(),
+        // Messages of queues go back and forth.
+        hops_max: u16::MAX,
+        durable: true,
+        forced: false,
+        dead_letter_exchange: None,
+        options: RouteOptions::default(),
     }
 }
 
@@ -223,7 +312,10 @@ fn refused(vhost: &str, upstream: &str, (name, is_of_queue): (&str, bool), why: 
 #[cfg(test)]
 mod tests {
     use super::federated_objects;
-    use catalog::{AllPolicies, ApplyTo, Catalog, CatalogLimits, Name, Policy, default_definitions};
+    use catalog::{
+        AllPolicies, ApplyTo, Catalog, CatalogLimits, ConnectionSlot, Definition, Name, Policy, SessionId, ShardId,
+        default_definitions,
+    };
     use definitions::{Json, UnusedSections};
     use wire::{Table, Value};
 
@@ -238,7 +330,7 @@ mod tests {
             Policy {
                 vhost: Name::from("/"),
                 name: Name::from("p"),
-                pattern: "^amq.(topic|fanout)$".into(),
+                pattern: "^(amq.(topic|fanout)|q.*)$".into(),
                 apply_to: ApplyTo::All,
                 priority: 0,
                 definition: Table::new().with(key, Value::text(value)).expect("short"),
@@ -254,7 +346,8 @@ mod tests {
     fn parameters() -> UnusedSections {
         let text = r#"{"parameters":[
             {"component":"federation-upstream","vhost":"/","name":"a","value":{"uri":"amqp://h1"}},
-            {"component":"federation-upstream","vhost":"/","name":"b","value":{"uri":"amqp://h2","max-hops":3}},
+            {"component":"federation-upstream","vhost":"/","name":"b","value":
+                {"uri":"amqp://h2","max-hops":3,"queue":"at b","consumer-tag":"tag"}},
             {"component":"federation-upstream","vhost":"/","name":"odd","value":{"uri":"amqp://h3","colour":1}},
             {"component":"federation-upstream","vhost":"none","name":"a","value":{"uri":"amqp://h4"}},
             {"component":"federation-upstream-set","vhost":"/","name":"s","value":
@@ -274,6 +367,46 @@ mod tests {
             format!("{} {} {end}", object.upstream, object.upstream_name)
         });
         told.collect()
+    }
+
+    #[test]
+    fn queues_are_federated_but_for_exclusive_ones_and_those_of_links() {
+        let mut catalog = catalog("federation-upstream-set", "all");
+        let vhost = catalog.vhost_by_name("/").expect("a virtual host");
+        let session = SessionId { shard: ShardId(0), slot: ConnectionSlot::new(1), serial: 1 };
+        let internal = Table::new().with("x-internal-purpose", Value::text("federation")).expect("short");
+        let typed = Table::new().with("x-queue-type", Value::text("quorum")).expect("short");
+        for (name, durable, exclusive, arguments) in [
+            ("q", true, None, typed.clone()),
+            ("q own", false, Some(session), Table::new()),
+            ("q of a link", true, None, internal),
+            ("other", true, None, Table::new()),
+        ] {
+            let name = Name::from(name);
+            let (server_named, auto_delete, home) = (false, false, ShardId(0));
+            let declare = Definition::DeclareQueue {
+                vhost,
+                name,
+                server_named,
+                durable,
+                exclusive,
+                auto_delete,
+                arguments,
+                home,
+            };
+            catalog.execute(&declare).expect("sound");
+        }
+        let objects = federated_objects(&catalog, &parameters(), &[]);
+        let queues: Vec<_> = objects.iter().filter(|object| object.is_of_queue).collect();
+        let told: Vec<_> = queues.iter().map(|queue| (&*queue.name, &*queue.upstream, queue.route.is_ok())).collect();
+        assert_eq!(told, [("q", "a", true), ("q", "b", true), ("q", "odd", false)]);
+        let (_, route) = queues[1].route.as_ref().expect("a route");
+        assert_eq!((route.federated_queue(), route.remote_queue(), route.credit), (Some("q"), Some("at b"), 1000));
+        let federated = route.options.federated_queue.as_deref().expect("a queue");
+        assert_eq!((federated.durable, &federated.arguments, &*federated.consumer_tag), (true, &typed, "tag"));
+        let (_, route) = queues[0].route.as_ref().expect("a route");
+        let tag = route.options.federated_queue.as_deref().map(|queue| &*queue.consumer_tag);
+        assert_eq!((route.remote_queue(), tag), (Some("q"), Some("federation-link-a")));
     }
 
     #[test]

@@ -179,7 +179,7 @@ const SCRIPT: &[(&[&str], &str, i32, &str)] = &[
     (&["clear_global_parameter", "colour"], "", 0, ""),
     (&["clear_global_parameter", "colour"], "", 65, "there is no global parameter 'colour'"),
     (&["list_alarms"], "", 0, "resource\traised_at\tcleared_at\n"),
-    (&["federation_status"], "", 0, "vhost\tupstream\ttype\texchange\tstatus\terror\n"),
+    (&["federation_status"], "", 0, "vhost\tupstream\ttype\texchange\tqueue\tstatus\terror\n"),
     (&["federation_status", "--only-down", "--json"], "", 0, "[]\n"),
     // Shovels.
     (&["set_parameter", "-p", "shop", "shovel", "s", "{}"], "", 65, "Key \"src-uri\" not found in shovel"),

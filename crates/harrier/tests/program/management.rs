@@ -50,6 +50,10 @@ impl ApiBroker {
         request(&self.api, "GET", target, GUEST, "")
     }
 
+    pub fn metrics(&self) -> String {
+        request(&self.metrics, "GET", "/metrics", "", "").body
+    }
+
     pub fn wait_for(&self, target: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut found = None;
         let look = || {
@@ -344,7 +348,7 @@ fn what_is_made_over_http_survives_a_restart() {
 }
 
 /// The sum of all samples of a metric that have this label.
-fn metric_sum(text: &str, name: &str, label: &str) -> f64 {
+pub(super) fn metric_sum(text: &str, name: &str, label: &str) -> f64 {
     let samples = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
     samples.filter(|(labels, _)| labels.contains(label)).filter_map(|(_, value)| value.parse::<f64>().ok()).sum()
 }

@@ -180,14 +180,13 @@ fn sets_give_upstreams_other_terms_and_a_link_goes_with_its_upstream_or_its_exch
         let name = name.to_owned();
         move |link: &&Value| link[key] == name.as_str()
     };
-    let links = downstream.wait_for("/api/federation-links", "two links that run", |links| {
-        links.as_array().is_some_and(|all| all.iter().filter(|link| link["status"] == "running").count() == 2)
+    let links = downstream.wait_for("/api/federation-links", "three links that run", |links| {
+        links.as_array().is_some_and(|all| all.iter().filter(|link| link["status"] == "running").count() == 3)
     });
     let links = links.as_array().expect("a list");
-    // What has no effect is told.
+    // The policy is for all: a queue is federated, too.
     let queue = links.iter().find(named("of-a")).expect("a queue");
-    assert_eq!((&queue["type"], &queue["status"]), (&json!("queue"), &json!("error")), "{queue}");
-    assert!(queue["error"].as_str().is_some_and(|why| why.contains("no effect on queues")), "{queue}");
+    assert_eq!((&queue["type"], &queue["upstream_queue"]), (&json!("queue"), &json!("of-a")), "{queue}");
     let link = links.iter().find(named("a")).expect("an exchange");
     assert_eq!(link["upstream_exchange"], "source");
     let at_upstream = upstream.get("/api/queues/%2F/federation:%20source%20-%3E%20here:exchange:a").json();
@@ -207,7 +206,7 @@ fn sets_give_upstreams_other_terms_and_a_link_goes_with_its_upstream_or_its_exch
         !links.iter().any(|link| named("b")(&link)) && links.iter().any(|link| link["status"] == "running")
     });
     for (apply_to, definition, why) in [
-        ("queues", json!({"federation-upstream": "up"}), "federation has no effect on queues in this broker"),
+        ("streams", json!({"federation-upstream": "up"}), "federation has no effect on streams"),
         ("all", json!({"federation-upstream": 1}), "federation-upstream is a string"),
         ("all", json!({"federation-upstream": "up", "federation-upstream-set": "all"}), "cannot specify"),
         ("all", json!({"federation-upstream-pattern": "("}), "federation-upstream-pattern: "),
