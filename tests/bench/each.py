@@ -12,8 +12,8 @@ from scene import INVALID, WELL, bench, need, points, whole
 
 # command: (variations, each the words of one brief run)
 BRIEF = {
-    "de-spsc": ("-m 1:64K -i 500", "-m 64:64 -i 500 -c --runs 2", "-m 1M:1M -i 20 -c"),
-    "de-mpmc": ("-m 64:64 -i 300 --pairs 1,2,4",),
+    "de-spsc": ("-m 1:64K -i 500", "-m 64:64 -i 500 -c --runs 2", "-m 1M:1M -i 20 -c", "-m 64:16K -i 500 -c --window 3,64"),
+    "de-mpmc": ("-m 64:64 -i 300 --pairs 1,2,4", "-m 1K:1K -i 300 -c --pairs 2 --window 16 --baseline"),
     "de-pp": ("-m 1:4K -i 100", "-m 64:64 -i 100 -c"),
     "fe-spmc": ("-m 64:64 -i 200 --consumers 1,4,8",),
     "te-spsc": ("-m 64:64 -i 500 --patterns 1,64",),

@@ -12,6 +12,7 @@ mod churn;
 mod closed_loop;
 mod command;
 mod compare;
+mod delivery_window;
 mod disk_writes;
 mod drain;
 mod durability_case;

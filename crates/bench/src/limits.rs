@@ -12,6 +12,8 @@ pub const PAIRS_MAX: usize = 256;
 pub const CONSUMERS_MAX: usize = 1_024;
 /// Most patterns bound to the topic exchange.
 pub const PATTERNS_MAX: usize = 1_000_000;
+/// Messages under way between a publisher and its consumer, by option.
+pub const WINDOW_MESSAGES_MAX: usize = 1 << 24;
 /// Most routing keys used in turn.
 pub const KEYS_MAX: usize = 1_000_000;
 /// Most runs of one measurement.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use report::document::MeasuredRun;
 use serde::{Deserialize, Serialize};
 
+use crate::delivery_window::DeliveryWindow;
 use crate::launcher::TargetMeter;
 use crate::limits::{REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT};
 use crate::patterns::{PatternMatching, TopicPatterns};
@@ -40,6 +41,9 @@ pub struct Scenario {
     pub keys: usize,
     /// Maximum number of unconfirmed messages; zero: no confirms.
     pub confirm_window: u64,
+    /// Maximum number of messages under way between a publisher and its consumer; zero: no limit.
+    #[serde(default)]
+    pub window: u64,
     /// Acknowledge after this many messages; zero: automatic acknowledgement.
     pub ack_every: u64,
     /// Prefetch count; zero: no limit.
@@ -87,6 +91,7 @@ impl Default for Scenario {
             patterns: 1,
             keys: 1,
             confirm_window: 0,
+            window: 0,
             ack_every: 0,
             prefetch: 0,
             matching: PatternMatching::One,
@@ -304,6 +309,7 @@ impl RunningScenario {
     ) -> Result<(), String> {
         let run = run_name();
         let topic = scenario.exchange_type == ScenarioExchange::Topic;
+        let window = DeliveryWindow { messages: scenario.window };
         let exchange = format!("{run}.x");
         let reply_exchange =
             if scenario.exchange_type == ScenarioExchange::Direct { exchange.clone() } else { format!("{run}.r") };
@@ -325,6 +331,7 @@ impl RunningScenario {
                 decoys: patterns.others,
                 ack_every: scenario.ack_every,
                 prefetch: scenario.prefetch,
+                window,
                 reply_exchange: reply_exchange.clone(),
                 reply_key: reply_key.clone(),
                 checks: scenario.checks,
@@ -342,6 +349,7 @@ impl RunningScenario {
                 reply_key,
                 consumers: if ends == ScenarioEndpoints::Publishers { 0 } else { scenario.consumers },
                 confirm_window: scenario.confirm_window,
+                window,
                 checks: scenario.checks,
                 priority: scenario.feature.priority(),
                 persistent: scenario.durable,
@@ -392,6 +400,7 @@ impl RunningScenario {
         let task = RawSocketTask {
             relay,
             consumers: scenario.consumers,
+            window: DeliveryWindow { messages: scenario.window },
             tcp: scenario.tcp.clone(),
             certificate: certificate.map(Path::to_owned),
         };

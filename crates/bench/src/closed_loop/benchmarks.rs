@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, DURABLE, NULL, PAIRS, RAW, SIZES, TOPIC};
+use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, DURABLE, NULL, PAIRS, RAW, SIZES, TOPIC, WINDOW};
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError};
-use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX};
+use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX, WINDOW_MESSAGES_MAX};
 use crate::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
 use crate::patterns::PatternMatching;
 use crate::role_protocol::TrafficShape;
@@ -54,11 +54,15 @@ broker accepts them. The consumer answers with an empty message after the last o
             ("de-spsc -m 64:64K --runs 5 --url amqp://host --against amqp://other", "two brokers in turns, with the ratio"),
             ("de-spsc --baseline -f", "all columns, and the broker's share of the raw-socket rate"),
             ("de-spsc --null -m 1:1M", "the load generator's own ceiling beside the broker's rate"),
+            ("de-spsc --window 16,64,512 -m 64K:64K --baseline", "how deep the pipe is, beside the same through a relay"),
         ],
         is_raw: false,
-        own_options: &[SIZES, DELIVERY, BASELINE, NULL],
+        own_options: &[WINDOW, SIZES, DELIVERY, BASELINE, NULL],
         shape: |_| TrafficShape::Stream,
-        variants: |given| delivery(given, Scenario::default()).map(|scenario| vec![BenchmarkVariant::new(scenario, &[])]),
+        variants: |given| {
+            let scenario = delivery(given, Scenario::default())?;
+            windows(given, vec![BenchmarkVariant::new(scenario, &[])])
+        },
     },
     Benchmark {
         name: "de-mpmc",
@@ -72,14 +76,14 @@ of all pairs together, from the first message of the first pair to the last answ
             ("de-mpmc --pairs 16,32 -m 64:64", "many pairs at one size"),
         ],
         is_raw: false,
-        own_options: &[PAIRS, SIZES, DELIVERY, BASELINE, NULL],
+        own_options: &[PAIRS, WINDOW, SIZES, DELIVERY, BASELINE, NULL],
         shape: |_| TrafficShape::Stream,
         variants: |given| {
             let pairs = given.list("pairs", &[1, 2, 4, 8], 1, PAIRS_MAX)?;
             let scenario = delivery(given, Scenario::default())?;
             let variant =
                 |&pairs: &usize| BenchmarkVariant::new(Scenario { pairs, ..scenario.clone() }, &[("pairs", pairs.to_string())]);
-            Ok(pairs.iter().map(variant).collect())
+            windows(given, pairs.iter().map(variant).collect())
         },
     },
     Benchmark {
@@ -273,6 +277,29 @@ fn delivery(given: &ParsedOptions, scenario: Scenario) -> Result<Scenario, Usage
     check_prefetch(&scenario).map(|()| scenario)
 }
 
+/// The same with each of the given windows.
+fn windows(given: &ParsedOptions, variants: Vec<BenchmarkVariant>) -> Result<Vec<BenchmarkVariant>, UsageError> {
+    let windows = given.list("window", &[], 1, WINDOW_MESSAGES_MAX)?;
+    if windows.is_empty() {
+        return Ok(variants);
+    }
+    for other in ["confirms", "null"] {
+        if given.has(other) {
+            return Err(UsageError(format!("--window and --{other} exclude each other")));
+        }
+    }
+    let with = |variant: &BenchmarkVariant| {
+        let variant = variant.clone();
+        windows.iter().map(move |&window| {
+            let mut variant = variant.clone();
+            variant.scenario.window = window as u64;
+            variant.parameters.insert("window".to_owned(), window.to_string());
+            variant
+        })
+    };
+    Ok(variants.iter().flat_map(with).collect())
+}
+
 fn check_prefetch(scenario: &Scenario) -> Result<(), UsageError> {
     if scenario.prefetch > 0 && scenario.ack_every > u64::from(scenario.prefetch) {
         return Err(UsageError("--ack-every must not exceed --prefetch: the consumer would stall".to_owned()));
@@ -350,6 +377,11 @@ mod tests {
         );
         assert_eq!(shown("confirm", ""), "ack_every=100,window=1000");
         assert_eq!(shown("de-spsc", "--confirms 10 --ack-every 5 --prefetch 7"), "ack_every=5,confirms=10,prefetch=7");
+        assert_eq!(shown("de-spsc", "--window 16,512"), "window=16 window=512");
+        assert_eq!(
+            shown("de-mpmc", "--pairs 1,2 --window 3,4"),
+            "pairs=1,window=3 pairs=1,window=4 pairs=2,window=3 pairs=2,window=4"
+        );
         assert_eq!(shown("baseline sockets", "--ping-pong"), "shape=ping-pong");
         assert_eq!(shown("baseline sockets", "--pairs 2"), "pairs=2,shape=stream");
     }
@@ -360,6 +392,9 @@ mod tests {
             shown("de-spsc", "--ack-every 10 --prefetch 5"),
             "--ack-every must not exceed --prefetch: the consumer would stall"
         );
+        assert_eq!(shown("de-spsc", "--window 5 --confirms 5"), "--window and --confirms exclude each other");
+        assert_eq!(shown("de-mpmc", "--window 5 --null"), "--window and --null exclude each other");
+        assert_eq!(shown("fe-spmc", "--window 5"), "unknown option '--window'");
         assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch has no effect without --ack-every");
         assert_eq!(shown("de-pp", "--pairs 2"), "unknown option '--pairs'");
         assert_eq!(shown("te-spsc", "--match some"), "--match is one of one, all, wildcards, not 'some'");

@@ -25,6 +25,13 @@ pub const TOPIC: &[OptionSpec] = &[
     option("keys", None, "N", "routing keys used in turn (default 1)"),
     option("changing", None, "N", "bindings added and removed per second during the run (default none)"),
 ];
+/// How far publishers may be ahead of their consumers.
+pub const WINDOW: &[OptionSpec] = &[option(
+    "window",
+    None,
+    "LIST",
+    "messages at most that are published and not received; consumers grant more (default: no limit)",
+)];
 /// Confirms and acknowledgements in streams.
 pub const DELIVERY: &[OptionSpec] = &[
     option("confirms", None, "WINDOW", "publisher confirms with at most WINDOW outstanding (default: none)"),

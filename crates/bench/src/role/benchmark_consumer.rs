@@ -254,6 +254,7 @@ fn may_wait(task: &ConsumerTask, segment: &LoadSegment, arrivals: &SegmentArriva
     let left = segment.count.saturating_sub(arrivals.tally.received());
     segment.shape == TrafficShape::Stream
         && task.ack_every == 0
+        && !task.window.is_limited()
         && segment.count >= REST_MESSAGES_MIN
         && left >= REST_LEFT_MIN
         && received * (segment.size_bytes as u64) < REST_BELOW_BYTES
@@ -312,6 +313,10 @@ impl BenchmarkConsumer {
             }
             match segment.shape {
                 TrafficShape::PingPong => answer(channel, task, delivery, output),
+                TrafficShape::Stream if task.window.grants_at(arrivals.tally.received(), segment.count) => {
+                    let to = Publish::to(&task.reply_exchange, &task.reply_key);
+                    output.publish(channel, &to, &[]).map(drop)
+                }
                 TrafficShape::Stream => Ok(()),
             }
         });

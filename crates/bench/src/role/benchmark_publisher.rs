@@ -3,6 +3,7 @@
 //! Measures round trips, confirm latencies and the process's own resource usage.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use client::{
@@ -170,11 +171,11 @@ impl BenchmarkPublisher {
         self.client.prepare_batch(self.channel, &to, &body, CANNED_BATCH_BYTES)
     }
 
-    /// Sends a stream in batches; each message gets its number.
-    fn send_canned(&mut self, canned: &mut PreparedBatch, count: u64) -> client::Result<()> {
-        let mut sequence = 0;
-        while sequence < count {
-            let batch = (count - sequence).min(canned.len() as u64);
+    /// Sends messages in batches; each gets its number.
+    fn send_canned(&mut self, canned: &mut PreparedBatch, numbers: Range<u64>) -> client::Result<()> {
+        let mut sequence = numbers.start;
+        while sequence < numbers.end {
+            let batch = (numbers.end - sequence).min(canned.len() as u64);
             let write = |index: usize| sequence + index as u64;
             match &self.stamp {
                 None => self.client.publish_prepared(canned, batch as usize, |index, body| {
@@ -194,12 +195,13 @@ impl BenchmarkPublisher {
         let returned_before = self.client.returned_count();
         let mut confirms = LatencyHistogram::default();
         let began_ns = now_ns();
-        let refused = self.send_all(segment, &mut confirms).map_err(|error| error.to_string())?;
-        for _ in 0..self.task.consumers {
-            if !self.reply(0, deadline.left())? {
-                return Err(format!("no reply of a consumer within {} s", SEGMENT_WAIT.as_secs()));
-            }
-        }
+        let refused = if self.task.confirm_window > 0 {
+            self.send_confirmed(segment, &mut confirms).map_err(|error| error.to_string())?
+        } else {
+            self.send_all(segment, &deadline)?;
+            0
+        };
+        (0..self.task.consumers).try_for_each(|_| self.await_reply(&deadline))?;
         if self.task.consumers == 0 {
             self.await_swallowed().map_err(|error| error.to_string())?;
         }
@@ -215,24 +217,47 @@ impl BenchmarkPublisher {
         self.client.declare_queue(self.channel, &self.task.reply_key, &passive).map(drop)
     }
 
-    /// Sends all messages of a stream; with confirms, never more than the window.
-    fn send_all(&mut self, segment: &LoadSegment, confirms: &mut LatencyHistogram) -> client::Result<u64> {
-        let window = self.task.confirm_window;
-        if window == 0 {
-            match self.canned.take() {
-                Some(mut canned) => {
-                    self.send_canned(&mut canned, segment.count)?;
-                    self.canned = Some(canned);
-                }
-                None => {
-                    for sequence in 0..segment.count {
-                        self.publish(segment.size_bytes, sequence)?;
-                    }
+    /// Waits for a consumer's reply to what it has received.
+    fn await_reply(&mut self, deadline: &Deadline) -> Result<(), String> {
+        if self.reply(0, deadline.left())? {
+            return Ok(());
+        }
+        Err(format!("no reply of a consumer within {} s", SEGMENT_WAIT.as_secs()))
+    }
+
+    /// Sends all messages of a stream, no more of them ahead of the consumer than the window, and reads the consumer's grants.
+    fn send_all(&mut self, segment: &LoadSegment, deadline: &Deadline) -> Result<(), String> {
+        let (window, mut published, mut grants) = (self.task.window, 0, 0);
+        while published < segment.count {
+            let room = window.room(published, grants).min(segment.count - published);
+            self.send_numbers(published..published + room, segment).map_err(|error| error.to_string())?;
+            published += room;
+            if published < segment.count {
+                self.await_reply(deadline)?;
+                grants += 1;
+            }
+        }
+        (grants..window.grants(segment.count)).try_for_each(|_| self.await_reply(deadline))
+    }
+
+    fn send_numbers(&mut self, numbers: Range<u64>, segment: &LoadSegment) -> client::Result<()> {
+        match self.canned.take() {
+            Some(mut canned) => {
+                self.send_canned(&mut canned, numbers)?;
+                self.canned = Some(canned);
+            }
+            None => {
+                for sequence in numbers {
+                    self.publish(segment.size_bytes, sequence)?;
                 }
             }
-            self.client.flush()?;
-            return Ok(0);
         }
+        self.client.flush()
+    }
+
+    /// Sends all messages of a stream, never more of them unconfirmed than the window.
+    fn send_confirmed(&mut self, segment: &LoadSegment, confirms: &mut LatencyHistogram) -> client::Result<u64> {
+        let window = self.task.confirm_window;
         let refused_before = self.client.wait_confirms(self.channel, 0)?;
         // Reading the clock for each message would cost more than the message, so only some of each window are timed.
         let stride = (window / CONFIRM_SAMPLES_PER_WINDOW).max(1);

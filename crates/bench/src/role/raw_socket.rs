@@ -67,21 +67,12 @@ fn broken(error: std::io::Error) -> String {
 pub(super) fn publish(commands: &mut CommandReader) -> Result<(), String> {
     let (mut stream, task) = connect(commands)?;
     let mut buffer = vec![b'x'; RAW_BUFFER_BYTES];
-    let mut replies = vec![0; task.consumers];
     while let Some(segment) = commands.next::<LoadSegment>()? {
         let mut latencies = LatencyHistogram::default();
         let meters = SelfMeters::start();
         let began_ns = now_ns();
         match segment.shape {
-            TrafficShape::Stream => {
-                let mut left = segment.count * segment.size_bytes as u64;
-                while left > 0 {
-                    let now = left.min(buffer.len() as u64) as usize;
-                    stream.write_all(&buffer[..now]).map_err(broken)?;
-                    left -= now as u64;
-                }
-                stream.read_exact(&mut replies).map_err(broken)?;
-            }
+            TrafficShape::Stream => send(&mut stream, &segment, &task, &buffer).map_err(broken)?,
             TrafficShape::PingPong => {
                 buffer.resize(buffer.len().max(segment.size_bytes), 0);
                 let body = &mut buffer[..segment.size_bytes];
@@ -107,23 +98,52 @@ pub(super) fn publish(commands: &mut CommandReader) -> Result<(), String> {
     Ok(())
 }
 
+/// Sends the bytes of a stream, no more of them ahead of the consumer than the window, and waits for the replies.
+fn send(stream: &mut RawStream, segment: &LoadSegment, task: &RawSocketTask, buffer: &[u8]) -> std::io::Result<()> {
+    let (mut published, mut grants) = (0, 0);
+    while published < segment.count {
+        let room = task.window.room(published, grants).min(segment.count - published);
+        let mut left = room * segment.size_bytes as u64;
+        while left > 0 {
+            let now = left.min(buffer.len() as u64) as usize;
+            stream.write_all(&buffer[..now])?;
+            left -= now as u64;
+        }
+        published += room;
+        if published < segment.count {
+            stream.read_exact(&mut [0])?;
+            grants += 1;
+        }
+    }
+    let replies = task.window.grants(segment.count) - grants + task.consumers as u64;
+    (0..replies).try_for_each(|_| stream.read_exact(&mut [0]))
+}
+
 pub(super) fn consume(commands: &mut CommandReader) -> Result<(), String> {
-    let (mut stream, _) = connect(commands)?;
+    let (mut stream, task) = connect(commands)?;
     let mut buffer = vec![0; RAW_BUFFER_BYTES];
     while let Some(segment) = commands.next::<LoadSegment>()? {
         let meters = SelfMeters::start();
         report(&RoleReport::Armed)?;
         match segment.shape {
             TrafficShape::Stream => {
-                let mut left = segment.count * segment.size_bytes as u64;
+                let (mut left, mut granted) = (segment.count * segment.size_bytes as u64, 0);
                 while left > 0 {
                     let room = left.min(buffer.len() as u64) as usize;
                     match stream.read(&mut buffer[..room]).map_err(broken)? {
                         0 => return Err("the relay closed the connection".to_owned()),
                         read => left -= read as u64,
                     }
+                    if task.window.is_limited() && left > 0 {
+                        let received = segment.count - left.div_ceil(segment.size_bytes as u64);
+                        let grants = received / task.window.messages_per_grant();
+                        stream.write_all(&vec![0; (grants - granted) as usize]).map_err(broken)?;
+                        granted = grants;
+                    }
                 }
-                stream.write_all(&[0]).map_err(broken)?;
+                // What the last read has completed.
+                let rest = task.window.grants(segment.count) - granted;
+                stream.write_all(&vec![0; rest as usize + 1]).map_err(broken)?;
             }
             TrafficShape::PingPong => {
                 buffer.resize(buffer.len().max(segment.size_bytes), 0);

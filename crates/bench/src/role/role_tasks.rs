@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::delivery_window::DeliveryWindow;
 use crate::queue_feature::QueueFeature;
 use crate::role_protocol::LoadSegment;
 use crate::tcp::TcpOptions;
@@ -23,6 +24,9 @@ pub(crate) struct PublisherTask {
     pub consumers: usize,
     /// Maximum number of unconfirmed messages; zero turns confirms off.
     pub confirm_window: u64,
+    /// Maximum number of messages that the consumer has not received.
+    #[serde(default)]
+    pub window: DeliveryWindow,
     /// Whether each body carries a checksum.
     pub checks: bool,
     /// Priority of the messages, if any.
@@ -55,6 +59,9 @@ pub(crate) struct ConsumerTask {
     pub reply_exchange: String,
     /// Routing key of the replies.
     pub reply_key: String,
+    /// Maximum number of messages that are published and not received: the consumer grants more.
+    #[serde(default)]
+    pub window: DeliveryWindow,
     /// Whether sequence number and checksum of each body are checked.
     pub checks: bool,
     /// `x-max-length-bytes` of each queue, if any.
@@ -213,6 +220,9 @@ pub(crate) struct RawSocketTask {
     pub relay: SocketAddr,
     /// Consumers that reply to each segment.
     pub consumers: usize,
+    /// As of a publisher and a consumer of AMQP.
+    #[serde(default)]
+    pub window: DeliveryWindow,
     pub tcp: TcpOptions,
     /// The relay's certificate, if it uses TLS.
     pub certificate: Option<PathBuf>,

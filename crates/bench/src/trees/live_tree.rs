@@ -9,6 +9,7 @@ use topology::{Tree, TreeBroker};
 
 use super::tree_environment::{NodeHosting, TreeEnvironment};
 use super::tree_segment_figures::TreeSegmentFigures;
+use crate::delivery_window::DeliveryWindow;
 use crate::limits::{
     CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
     ROUTES_LOOK_INTERVAL, TREE_READY_WAIT,
@@ -191,6 +192,7 @@ impl LiveTree {
                 prefetch: plan.prefetch.unwrap_or(0),
                 reply_exchange: String::new(),
                 reply_key: String::new(),
+                window: DeliveryWindow::default(),
                 checks: plan.checks_bodies,
                 queue_bytes: None,
                 feature: QueueFeature::None,
@@ -217,6 +219,7 @@ impl LiveTree {
             reply_key: format!("{EXCHANGE}.replies"),
             consumers: 0,
             confirm_window: 0,
+            window: DeliveryWindow::default(),
             checks: plan.checks_bodies,
             priority: None,
             persistent: false,
