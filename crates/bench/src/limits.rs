@@ -73,8 +73,14 @@ pub const PERF_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Queues, and connections, that `perf` lists by pages; and queues that it lists whole.
 pub const PERF_LISTED_OBJECTS: usize = 10_000;
 pub const PERF_LISTED_QUEUES_MANY: u64 = 100_000;
-/// Messages a second of the client beside those who look, and how many of them may be without a confirm.
-pub const PERF_BYSTANDER_RATE: f64 = 20_000.0;
+/// Messages a second of the client beside those who look: the most that are tried, the fewest, and the share of what the machine
+/// sends in time that is measured.
+pub const PERF_BYSTANDER_RATE_MAX: f64 = 20_000.0;
+pub const PERF_BYSTANDER_RATE_MIN: f64 = 500.0;
+pub const PERF_BYSTANDER_SHARE: f64 = 0.5;
+/// Runs that are made for one that counts, at most.
+pub const PERF_BYSTANDER_ATTEMPTS: usize = 2;
+/// How many of these messages may be without a confirm.
 pub const PERF_BYSTANDER_WINDOW: u64 = 20_000;
 /// How long `perf` waits for an answer over HTTP, and how long the answer may be.
 pub const PERF_HTTP_WAIT: Duration = Duration::from_secs(60);

@@ -2,6 +2,8 @@
 
 mod broker_goals;
 mod certificate;
+mod confirm_runs;
+mod declared_queues;
 mod durable;
 mod features;
 mod http_observer;

@@ -9,6 +9,7 @@ mod catalog_follower;
 mod clock;
 mod http_listeners;
 mod link_end;
+mod listed_objects;
 mod live_tables;
 mod log_totals;
 mod management_limits;

@@ -24,6 +24,8 @@ mod federation;
 mod forced;
 #[path = "program/idle.rs"]
 mod idle;
+#[path = "program/killed_shovels.rs"]
+mod killed_shovels;
 #[path = "program/logins.rs"]
 mod logins;
 #[path = "program/logs.rs"]

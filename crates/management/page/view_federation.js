@@ -85,7 +85,7 @@ export function federation({ user, refresh: again }) {
     const now = Date.now();
     for (const link of links) link.rate = rateOf(link, now);
     const all = neighbours(links, items.filter(({ client_properties: client }) => client?.product === PRODUCT));
-    fill(picture, all.length === 0 ? h("p", { class: "empty" }, "This broker has no link to another one. harrier route makes one; docs/operations/federation.md says how.") : drawMap(name, all));
+    fill(picture, all.length === 0 ? h("p", { class: "empty" }, "This broker has no link to another one. A parameter federation-upstream with a policy that federates exchanges or queues makes one (both are under Policies), and so does harrier route; docs/operations/federation.md says how.") : drawMap(name, all));
     fill(body, links.length === 0 ? h("tr", {}, h("td", { colspan: heads.length, class: "empty" }, "This broker has dialled no other one.")) : links.map(row));
   }
   return { element, refresh };

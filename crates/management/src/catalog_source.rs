@@ -11,7 +11,9 @@ use crate::live::{
     LoginCounts, QueueCounts, VhostCounts,
 };
 use crate::live_shovel::LiveShovel;
+use crate::object_sums::ObjectSums;
 use crate::planned_change::PlannedChange;
+use crate::queue_totals::QueueTotals;
 use crate::runtime_counts::RuntimeCounts;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
 use catalog::{
@@ -156,7 +158,19 @@ impl Source for CatalogSource {
     }
 
     fn counts(&self) -> BrokerCounts {
-        self.counts.clone()
+        let mut sums = ObjectSums::default();
+        for of in &self.connections {
+            sums.received_bytes += of.received_bytes.total;
+            sums.sent_bytes += of.sent_bytes.total;
+            sums.pending_connections += u64::from(of.pending_bytes > 0);
+        }
+        for of in &self.channels {
+            sums.channel_consumers += of.consumers;
+            sums.unacknowledged += of.unacknowledged;
+            sums.unconfirmed += of.unconfirmed;
+            sums.global_prefetch_count += of.global_prefetch_count;
+        }
+        BrokerCounts { sums, ..self.counts.clone() }
     }
 
     fn alarms(&self) -> &AlarmHistory {
@@ -173,6 +187,10 @@ impl Source for CatalogSource {
 
     fn queue_counts(&self, queue: QueueId) -> QueueCounts {
         self.queue_counts.get(&queue).cloned().unwrap_or_default()
+    }
+
+    fn queue_totals(&self, queue: QueueId) -> QueueTotals {
+        (&self.queue_counts(queue)).into()
     }
 
     fn connections(&self) -> &[LiveConnection] {

@@ -49,11 +49,13 @@ mod metric_writer;
 mod metrics_request;
 mod metrics_stream;
 mod object_history;
+mod object_sums;
 mod page_files;
 mod parameter_fields;
 pub mod percent;
 mod planned_change;
 mod query;
+mod queue_totals;
 mod queue_view;
 mod rated_count;
 mod read_routes;
@@ -103,11 +105,13 @@ pub use live_shovel::{LiveShovel, LiveShovelEnd};
 pub use log_counts::LogCounts;
 pub use login_checks::{Credentials, LoginChecks};
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};
+pub use object_sums::ObjectSums;
 pub use planned_change::{
     ConditionalDeletion, ConnectionsToClose, GetAckMode, MessageToPublish, MessagesToGet, MessagesToPeek,
     PayloadEncoding, PlannedChange,
 };
 pub use query::{Columns, Query};
+pub use queue_totals::QueueTotals;
 pub use rated_count::RatedCount;
 pub use reference::{openapi, reference};
 pub use request_body::RequestBody;

@@ -3,6 +3,7 @@
 //! Owns: the form in which a source gives them. All numbers are whole but rates, which are a second's.
 
 use crate::io_counts::IoCounts;
+use crate::object_sums::ObjectSums;
 use crate::rated_count::RatedCount;
 use catalog::{QueueId, VhostId};
 use definitions::Json;
@@ -221,6 +222,7 @@ pub struct BrokerCounts {
     pub disk_reads: RatedCount,
     pub disk_writes: RatedCount,
     pub io: IoCounts,
+    pub sums: ObjectSums,
     pub churn: ChurnCounts,
     pub global: GlobalCounts,
     pub logins: Vec<LoginCounts>,

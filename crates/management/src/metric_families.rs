@@ -2,8 +2,9 @@
 //!
 //! Owns: which number goes by which name, so that RabbitMQ's dashboards show this broker.
 
-use crate::live::{BrokerCounts, LiveChannel, LiveConnection, QueueCounts};
+use crate::live::{BrokerCounts, LiveChannel, LiveConnection};
 use crate::metric_writer::MetricKind::{self, Counter, Gauge};
+use crate::queue_totals::QueueTotals;
 
 /// What the samples of the whole broker are taken from.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +33,7 @@ pub enum MetricSource {
     /// One sample of the whole broker.
     Broker(BrokerLabels, fn(&MetricsSnapshot) -> f64),
     /// One for each queue, labelled `vhost` and `queue`.
-    Queue(fn(&QueueCounts) -> f64),
+    Queue(fn(&QueueTotals) -> f64),
     /// One for each connection, labelled `connection`.
     Connection(fn(&LiveConnection) -> f64),
     /// One for each channel, labelled `channel`.
@@ -90,7 +91,7 @@ const fn queue(
     kind: MetricKind,
     group: &'static str,
     help: &'static str,
-    value: fn(&QueueCounts) -> f64,
+    value: fn(&QueueTotals) -> f64,
 ) -> MetricFamily {
     MetricFamily { name, kind, help, group, source: MetricSource::Queue(value) }
 }
@@ -273,17 +274,17 @@ pub static BROKER_FAMILIES: &[MetricFamily] = &[
 /// Sums over all queues and channels in `/metrics`, and each object's own in `/metrics/per-object`.
 pub static OBJECT_FAMILIES: &[MetricFamily] = &[
     queue("queue_messages_ready", Gauge, "queue_coarse_metrics", "Messages ready to be delivered to consumers", |of| {
-        of.waiting.ready as f64
+        of.ready as f64
     }),
     queue(
         "queue_messages_unacked",
         Gauge,
         "queue_coarse_metrics",
         "Messages delivered to consumers but not yet acknowledged",
-        |of| of.waiting.unacknowledged as f64,
+        |of| of.unacknowledged as f64,
     ),
     queue("queue_messages", Gauge, "queue_coarse_metrics", "Sum of ready and unacknowledged messages", |of| {
-        of.waiting.total() as f64
+        (of.ready + of.unacknowledged) as f64
     }),
     queue("queue_consumers", Gauge, "queue_consumer_count", "Consumers on a queue", |of| of.consumers as f64),
     queue("queue_messages_bytes", Gauge, "queue_metrics", "Size in bytes of ready and unacknowledged messages", |of| {
@@ -297,7 +298,7 @@ pub static OBJECT_FAMILIES: &[MetricFamily] = &[
         Counter,
         "channel_queue_exchange_metrics",
         "Total number of messages published to queues",
-        |of| of.messages.publish.total as f64,
+        |of| of.published as f64,
     ),
     queue("queue_process_memory_bytes", Gauge, "queue_metrics", "Memory in bytes used by the queue", |of| {
         of.memory as f64

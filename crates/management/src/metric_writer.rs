@@ -32,14 +32,22 @@ pub fn write_head(out: &mut Vec<u8>, name: &str, kind: MetricKind, help: &str) {
     out.extend_from_slice(b"# HELP ");
     out.extend_from_slice(name.as_bytes());
     out.push(b' ');
-    for byte in help.bytes() {
-        match byte {
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            byte => out.push(byte),
-        }
+    // Quotes end nothing here.
+    escape(out, help, |byte| matches!(byte, b'\\' | b'\n'));
+    for part in ["\n# TYPE ", name, " ", kind.name(), "\n"] {
+        out.extend_from_slice(part.as_bytes());
     }
-    written(writeln!(out, "\n# TYPE {name} {}", kind.name()));
+}
+
+/// Writes a text whose special bytes are written as escapes. Most texts have none and are copied whole.
+fn escape(out: &mut Vec<u8>, text: &str, is_special: fn(u8) -> bool) {
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| is_special(*byte)) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(&[b'\\', if rest[at] == b'\n' { b'n' } else { rest[at] }]);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
 }
 
 /// One sample of a family, or of a histogram with a suffix of its name.
@@ -47,26 +55,43 @@ pub fn write_sample(out: &mut Vec<u8>, name: &str, labels: &[Label<'_>], value: 
     out.extend_from_slice(name.as_bytes());
     for (at, (label, text)) in labels.iter().enumerate() {
         out.push(if at == 0 { b'{' } else { b',' });
-        written(write!(out, "{label}=\""));
-        for byte in text.bytes() {
-            match byte {
-                b'\\' => out.extend_from_slice(b"\\\\"),
-                b'"' => out.extend_from_slice(b"\\\""),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                byte => out.push(byte),
-            }
-        }
+        out.extend_from_slice(label.as_bytes());
+        out.extend_from_slice(b"=\"");
+        escape(out, text, |byte| matches!(byte, b'\\' | b'"' | b'\n'));
         out.push(b'"');
     }
     if !labels.is_empty() {
         out.push(b'}');
     }
+    out.push(b' ');
     // Whole numbers without a point, as far as a double has them.
-    written(match value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
-        true => writeln!(out, " {}", value as i64),
-        false => writeln!(out, " {value:?}"),
-    });
+    if value.fract() == 0.0 && value.abs() < 2f64.powi(53) {
+        write_whole(out, value as i64);
+    } else {
+        write!(out, "{value:?}").expect("a buffer takes what is written");
+    }
+    out.push(b'\n');
 }
+
+/// Nearly all samples are whole numbers, and there may be one for each of very many objects: without the formatting machinery.
+fn write_whole(out: &mut Vec<u8>, value: i64) {
+    let (mut digits, mut at, mut rest) = ([0; DIGITS_MAX], DIGITS_MAX, value.unsigned_abs());
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Digits of the largest number of 64 bits.
+const DIGITS_MAX: usize = 20;
 
 /// A histogram in seconds.
 pub fn write_times(out: &mut Vec<u8>, name: &str, labels: &[Label<'_>], of: &TimeCounts) {
@@ -82,10 +107,6 @@ pub fn write_times(out: &mut Vec<u8>, name: &str, labels: &[Label<'_>], of: &Tim
     write_sample(out, &format!("{name}_count"), labels, count as f64);
 }
 
-fn written(result: std::io::Result<()>) {
-    result.expect("a buffer takes what is written");
-}
-
 #[cfg(test)]
 mod tests {
     use super::{MetricKind, write_head, write_sample};
@@ -96,9 +117,12 @@ mod tests {
         write_head(&mut out, "a_total", MetricKind::Counter, "Of \\ a\nkind.");
         write_sample(&mut out, "a_total", &[], 0.0);
         write_sample(&mut out, "a_total", &[("queue", "q\"\\\nü"), ("vhost", "")], 1e15);
-        write_sample(&mut out, "a_total", &[], 0.25);
+        for value in [0.25, -1.0, 42.0, -(2f64.powi(53) - 1.0), 2f64.powi(53)] {
+            write_sample(&mut out, "a_total", &[], value);
+        }
         let expected = "# HELP a_total Of \\\\ a\\nkind.\n# TYPE a_total counter\na_total 0\n\
-                        a_total{queue=\"q\\\"\\\\\\nü\",vhost=\"\"} 1000000000000000\na_total 0.25\n";
+                        a_total{queue=\"q\\\"\\\\\\nü\",vhost=\"\"} 1000000000000000\na_total 0.25\na_total -1\na_total 42\na_total -9007199254740991\n\
+                        a_total 9007199254740992.0\n";
         assert_eq!(String::from_utf8(out).expect("text"), expected);
     }
 }

@@ -5,11 +5,11 @@
 use crate::broker_views::{ERLANG_VERSION, PRODUCT_NAME, RABBITMQ_VERSION};
 use crate::changes::names::cluster_name;
 use crate::limits::METRICS_PIECE_BYTES;
-use crate::live::QueueCounts;
 use crate::metric_families::{
     BROKER_FAMILIES, BrokerLabels, MetricFamily, MetricSource, MetricsSnapshot, OBJECT_FAMILIES,
 };
 use crate::metric_writer::{MetricKind, write_head, write_sample};
+use crate::queue_totals::QueueTotals;
 use crate::request_counts::RequestCounts;
 use crate::runtime_metrics;
 use crate::source::Source;
@@ -50,6 +50,8 @@ pub struct MetricsStream {
     has_begun: bool,
     family: usize,
     object: usize,
+    /// Taken at the beginning: what is said of the whole broker is of one time.
+    snapshot: Option<Box<MetricsSnapshot>>,
     /// Taken when the first family of queues begins.
     queues: Option<Vec<QueueId>>,
     /// For the metrics of this program alone, which come last; `None` if they are not asked for, or written.
@@ -69,7 +71,17 @@ impl MetricsStream {
         let families = BROKER_FAMILIES.iter().chain(OBJECT_FAMILIES).filter(|family| is_wanted(family.group));
         let families = families.collect();
         let requests = is_wanted(runtime_metrics::GROUP).then_some(requests);
-        Self { endpoint, families, vhosts, has_begun: false, family: 0, object: 0, queues: None, requests }
+        Self {
+            endpoint,
+            families,
+            vhosts,
+            has_begun: false,
+            family: 0,
+            object: 0,
+            snapshot: None,
+            queues: None,
+            requests,
+        }
     }
 
     /// Whether it may have a sample for each of many objects.
@@ -86,7 +98,7 @@ impl MetricsStream {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.write_identity(&mut out, source);
         }
-        let snapshot = snapshot(source);
+        let snapshot = self.snapshot.take().unwrap_or_else(|| Box::new(snapshot(source)));
         while out.len() < METRICS_PIECE_BYTES
             && let Some(family) = self.families.get(self.family)
         {
@@ -94,6 +106,7 @@ impl MetricsStream {
                 (self.family, self.object) = (self.family + 1, 0);
             }
         }
+        self.snapshot = Some(snapshot);
         if self.family == self.families.len()
             && let Some(requests) = self.requests.take()
         {
@@ -150,16 +163,8 @@ impl MetricsStream {
                 write_sample(out, &name, labels, value(of));
                 true
             }
-            MetricSource::Queue(_) if is_sum => {
-                write_sample(out, &name, &[], sum_of_queues(family.name, of));
-                true
-            }
-            MetricSource::Connection(value) if is_sum => {
-                write_sample(out, &name, &[], source.connections().iter().map(value).sum());
-                true
-            }
-            MetricSource::Channel(value) if is_sum => {
-                write_sample(out, &name, &[], source.channels().iter().map(value).sum());
+            MetricSource::Queue(_) | MetricSource::Connection(_) | MetricSource::Channel(_) if is_sum => {
+                write_sample(out, &name, &[], sum_of_objects(family.name, of));
                 true
             }
             MetricSource::Queue(value) => self.write_queues(out, source, &name, value),
@@ -182,7 +187,7 @@ impl MetricsStream {
         out: &mut Vec<u8>,
         source: &dyn Source,
         name: &str,
-        value: fn(&QueueCounts) -> f64,
+        value: fn(&QueueTotals) -> f64,
     ) -> bool {
         let catalog = source.catalog();
         let vhosts = &self.vhosts;
@@ -195,7 +200,7 @@ impl MetricsStream {
             self.object += 1;
             if let Some(queue) = catalog.queue_definition(*id) {
                 let labels = [("vhost", catalog.vhost_name(queue.vhost)), ("queue", &queue.name)];
-                write_sample(out, name, &labels, value(&source.queue_counts(*id)));
+                write_sample(out, name, &labels, value(&source.queue_totals(*id)));
             }
             if out.len() >= METRICS_PIECE_BYTES {
                 break;
@@ -209,9 +214,9 @@ impl MetricsStream {
     }
 }
 
-/// What all queues come to: the broker's own numbers, so that it costs the same however many there are.
-fn sum_of_queues(name: &str, of: &MetricsSnapshot) -> f64 {
-    let (waiting, resources) = (of.counts.waiting, of.counts.resources);
+/// What all objects come to: numbers that the source has added up, so that it costs the same however many objects there are.
+fn sum_of_objects(name: &str, of: &MetricsSnapshot) -> f64 {
+    let (waiting, resources, sums) = (of.counts.waiting, of.counts.resources, of.counts.sums);
     let sum = match name {
         "queue_messages_ready" => waiting.ready,
         "queue_messages_unacked" => waiting.unacknowledged,
@@ -221,6 +226,13 @@ fn sum_of_queues(name: &str, of: &MetricsSnapshot) -> f64 {
         "queue_messages_ready_bytes" => of.counts.ready_bytes,
         "queue_messages_published_total" => of.counts.messages.publish.total,
         "queue_process_memory_bytes" => resources.queue_bytes,
+        "connection_incoming_bytes_total" => sums.received_bytes,
+        "connection_outgoing_bytes_total" => sums.sent_bytes,
+        "connection_pending_packets" => sums.pending_connections,
+        "channel_consumers" => sums.channel_consumers,
+        "channel_messages_unacked" => sums.unacknowledged,
+        "channel_messages_unconfirmed" => sums.unconfirmed,
+        "channel_prefetch" => sums.global_prefetch_count,
         other => unreachable!("{other} has no sum"),
     };
     sum as f64

@@ -10,6 +10,7 @@ use crate::live::{
 };
 use crate::live_shovel::LiveShovel;
 use crate::query::Query;
+use crate::queue_totals::QueueTotals;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
 use crate::runtime_counts::RuntimeCounts;
@@ -42,6 +43,8 @@ pub trait Source {
     fn vhost_counts(&self, vhost: VhostId) -> VhostCounts;
     fn exchange_counts(&self, exchange: ExchangeId) -> ExchangeCounts;
     fn queue_counts(&self, queue: QueueId) -> QueueCounts;
+    /// What metrics have of a queue.
+    fn queue_totals(&self, queue: QueueId) -> QueueTotals;
     fn connections(&self) -> &[LiveConnection];
     fn channels(&self) -> &[LiveChannel];
     fn consumers(&self) -> &[LiveConsumer];

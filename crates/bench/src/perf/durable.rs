@@ -5,29 +5,25 @@
 use std::path::Path;
 
 use client::QueueOptions;
-use gauge::clock::now_ns;
+use report::Metric;
 use report::document::MeasuredRun;
-use report::{Metric, invalid_reasons_of_run};
 
 use super::PerfRun;
 use super::broker_goals::{LARGE, SMALL, find_series, perf_contestant, ratio};
-use super::interleaved::PerfSeries;
+use super::confirm_runs::ConfirmRuns;
+use super::declared_queues::DeclaredQueues;
+use super::interleaved::{PerfSeries, turns};
 use super::perf_table::{GoalBound, PerfRow};
-use crate::arguments::ParsedOptions;
 use crate::limits::{
     PERF_DECLARED_QUEUES, PERF_FANOUT_MESSAGES, PERF_FLOOR_GROUPS, PERF_OPEN_RATE, PERF_OPEN_WINDOW,
     PERF_RECOVER_MEMORY_DIVISOR, PERF_RECOVER_MESSAGE_BYTES, PERF_RECOVER_WINDOW,
 };
-use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
-use crate::open_loop::confirmed_spec;
 use crate::placement::{CpuList, CpuPlacement};
-use crate::role::connect;
 use crate::role_protocol::{LoadSegment, TrafficShape};
 use crate::scenario::{RunningScenario, Scenario, SegmentFigures};
-use crate::target::{BenchmarkTarget, TargetAddress};
-use crate::workload::{execution, run_results};
+use crate::target::BenchmarkTarget;
 use crate::written_segment;
-use gauge::{HostEnvironment, RunValues};
+use gauge::RunValues;
 use store::limits::{BLOCK_BYTES, GROUP_BYTES_MAX};
 
 const KIB: usize = 1_024;
@@ -245,21 +241,15 @@ impl PerfRun {
     }
 
     fn open_loop_latency(&mut self, with: &BenchmarkTarget, without: &BenchmarkTarget) -> Result<(), String> {
-        let usual = ParsedOptions::parse(&[], &[TARGETS, EFFORT, OUTPUT])?;
-        let setup = MeasureOptions::read(&usual)?;
-        let spec = confirmed_spec(SMALL, PERF_OPEN_RATE, self.effort.seconds, PERF_OPEN_WINDOW);
-        let environment = HostEnvironment::read();
-        let metric = Metric::LatencyUs("confirm".to_owned(), 0.99);
+        let confirms = ConfirmRuns::new(PERF_OPEN_RATE, self.effort.seconds, PERF_OPEN_WINDOW)?;
         let (mut floors, mut p99s_us, mut problems) =
             (vec![self.floor(BLOCK_BYTES)?], [Vec::new(), Vec::new()], Vec::new());
         for run in 0..self.effort.runs {
-            for position in 0..2 {
-                let index = if run % 2 == 0 { position } else { 1 - position };
+            for index in turns(run, 2) {
                 let target = [with, without][index];
-                let outcome = execution::run(&spec, target, &setup, &|_, _| ())?;
-                let all = run_results::runs(&spec, &outcome, &environment).swap_remove(0);
-                p99s_us[index].extend(metric.of(&all));
-                problems.extend(invalid_reasons_of_run(&all).into_iter().map(|why| format!("{}: {why}", target.name)));
+                let of_run = confirms.run(target)?;
+                p99s_us[index].extend(of_run.p99_us);
+                problems.extend(of_run.invalid.into_iter().map(|why| format!("{}: {why}", target.name)));
             }
             floors.push(self.floor(BLOCK_BYTES)?);
         }
@@ -323,10 +313,12 @@ impl PerfRun {
     fn declared_queues(&mut self) -> Result<(), String> {
         let mut seconds = [Vec::new(), Vec::new()];
         for run in 0..self.effort.runs {
-            for position in 0..2 {
-                let index = if run % 2 == 0 { position } else { 1 - position };
+            for index in turns(run, 2) {
                 let target = if index == 0 { self.with_store()? } else { self.without_store()? };
-                seconds[index].push(declare_s(&target)?);
+                let durable = QueueOptions { durable: true, ..QueueOptions::default() };
+                let declared = DeclaredQueues::declare(&target, PERF_DECLARED_QUEUES, &durable)?;
+                seconds[index].push(declared.seconds);
+                declared.close()?;
             }
         }
         let [with_s, without_s] = seconds.map(median);
@@ -379,25 +371,4 @@ impl PerfRun {
         }
         Ok(())
     }
-}
-
-/// Declares the queues without waiting for each; returns how long that took until all of them were durable.
-fn declare_s(target: &BenchmarkTarget) -> Result<f64, String> {
-    let TargetAddress::Amqp(url) = &target.address else { return Err("the target has no queues".to_owned()) };
-    let declare = || -> client::Result<f64> {
-        let mut client = connect(url, "declarations")?;
-        let channel = client.open_channel()?;
-        let durable = QueueOptions { durable: true, ..QueueOptions::default() };
-        let name = |index: u64| format!("harrier-perf-{index}");
-        let began_ns = now_ns();
-        for index in 0..PERF_DECLARED_QUEUES {
-            client.declare_queue_unanswered(channel, &name(index), &durable)?;
-        }
-        // Its answer comes once all of them are declared, and durable.
-        client.declare_queue(channel, &name(PERF_DECLARED_QUEUES), &durable)?;
-        let declared_ns = now_ns();
-        client.close()?;
-        Ok((declared_ns - began_ns) as f64 / 1e9)
-    };
-    declare().map_err(|error| format!("{}: {error}", target.name))
 }

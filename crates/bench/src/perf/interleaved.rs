@@ -78,7 +78,12 @@ fn per_delivery_us(figures: &SegmentFigures, what: impl Fn(&RoleUsage) -> f64) -
     figures.broker.as_ref().map_or(f64::NAN, |usage| what(usage) * 1e6 / figures.delivered as f64)
 }
 
-/// Measures the contestants in turns; every second run takes them in reverse order.
+/// The contestants of a run by their numbers; every second run takes them in reverse order.
+pub(super) fn turns(run: usize, contestants: usize) -> impl Iterator<Item = usize> {
+    (0..contestants).map(move |position| if run.is_multiple_of(2) { position } else { contestants - 1 - position })
+}
+
+/// Measures the contestants in turns.
 pub(crate) fn compare(
     effort: PerfEffort,
     contestants: &[PerfContestant<'_>],
@@ -97,8 +102,7 @@ pub(crate) fn compare(
         .collect();
     let mut counts = vec![0; contestants.len()];
     for run in 0..effort.runs {
-        let turn = |position: usize| if run % 2 == 0 { position } else { contestants.len() - 1 - position };
-        for index in (0..contestants.len()).map(turn) {
+        for index in turns(run, contestants.len()) {
             let contestant = &contestants[index];
             let failed = |why: String| format!("{}: {why}", contestant.name);
             let mut running =

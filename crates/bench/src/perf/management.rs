@@ -5,28 +5,25 @@
 use std::time::Duration;
 
 use client::{Client, QueueOptions};
-use gauge::HostEnvironment;
-use report::{Metric, invalid_reasons_of_run};
+use report::stdout::put;
 
 use super::PerfRun;
 use super::broker_goals::{SMALL, confirmed, perf_contestant, ratio};
+use super::confirm_runs::{ConfirmRun, ConfirmRuns};
+use super::declared_queues::DeclaredQueues;
 use super::http_observer::{HttpObserver, ask};
-use super::interleaved::{PerfEffort, PerfSeries, compare};
+use super::interleaved::{PerfEffort, PerfSeries, compare, turns};
 use super::perf_table::{GoalBound, PerfRow};
-use crate::arguments::ParsedOptions;
 use crate::limits::{
-    PERF_BYSTANDER_RATE, PERF_BYSTANDER_WINDOW, PERF_LISTED_OBJECTS, PERF_LISTED_QUEUES_MANY, PERF_LOOK_INTERVAL,
-    PERF_MANAGEMENT_RUNS_MIN,
+    PERF_BYSTANDER_ATTEMPTS, PERF_BYSTANDER_RATE_MAX, PERF_BYSTANDER_RATE_MIN, PERF_BYSTANDER_SHARE,
+    PERF_BYSTANDER_WINDOW, PERF_LISTED_OBJECTS, PERF_LISTED_QUEUES_MANY, PERF_LOOK_INTERVAL, PERF_MANAGEMENT_RUNS_MIN,
 };
-use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
 use crate::open_files;
-use crate::open_loop::confirmed_spec;
 use crate::placement::CpuPlacement;
 use crate::role::connect;
 use crate::role_protocol::TrafficShape;
 use crate::scenario::Scenario;
 use crate::target::{BenchmarkTarget, TargetAddress, free_port};
-use crate::workload::{execution, run_results};
 
 const ALONE: &str = "without API";
 const OBSERVED: &str = "scraped, page open";
@@ -62,19 +59,10 @@ impl ManagedBroker {
         }
     }
 
-    /// Declares so many queues by one client, which is returned: they go with it.
-    fn declare(&self, count: u64) -> Result<Client, String> {
-        let declare = |url: &str| -> client::Result<Client> {
-            let mut client = connect(url, "declarations")?;
-            let channel = client.open_channel()?;
-            let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
-            for index in 1..count {
-                client.declare_queue_unanswered(channel, &format!("harrier-perf-{index}"), &exclusive)?;
-            }
-            client.declare_queue(channel, "harrier-perf-0", &exclusive)?;
-            Ok(client)
-        };
-        declare(self.url()?).map_err(|error| format!("{count} queues: {error}"))
+    /// Declares so many queues, which go with the client that has declared them.
+    fn declare(&self, count: u64) -> Result<DeclaredQueues, String> {
+        let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
+        DeclaredQueues::declare(&self.target, count, &exclusive)
     }
 
     fn observe(&self, asked: fn(usize) -> &'static [&'static str], rest: Duration) -> Result<HttpObserver, String> {
@@ -194,42 +182,81 @@ impl PerfRun {
             );
         }
         self.bystander(&broker)?;
-        for client in idle.into_iter().chain([declarer]) {
+        for client in idle {
             client.close().map_err(|error| error.to_string())?;
         }
-        Ok(())
+        declarer.close()
     }
 
-    /// Confirms in open loop, with somebody who looks and without, in turns.
-    fn bystander(&mut self, broker: &ManagedBroker) -> Result<(), String> {
-        let setup = MeasureOptions::read(&ParsedOptions::parse(&[], &[TARGETS, EFFORT, OUTPUT])?)?;
-        let spec = confirmed_spec(SMALL, PERF_BYSTANDER_RATE, self.effort.seconds, PERF_BYSTANDER_WINDOW);
-        let environment = HostEnvironment::read();
-        let metric = Metric::LatencyUs("confirm".to_owned(), 0.99);
-        let (mut p99s_us, mut problems) = ([Vec::new(), Vec::new()], Vec::new());
-        for run in 0..self.effort.runs.max(PERF_MANAGEMENT_RUNS_MIN) {
-            for position in 0..2 {
-                let index = if run % 2 == 0 { position } else { 1 - position };
-                let looking = if index == 1 { Some(broker.observe(looks, PERF_LOOK_INTERVAL)?) } else { None };
-                let outcome = execution::run(&spec, &broker.target, &setup, &|_, _| ());
-                looking.map(HttpObserver::finish).transpose()?;
-                let all = run_results::runs(&spec, &outcome?, &environment).swap_remove(0);
-                p99s_us[index].extend(metric.of(&all));
-                problems.extend(invalid_reasons_of_run(&all));
+    /// A run of confirms at this rate, with somebody who looks or without.
+    fn confirms(&self, broker: &ManagedBroker, rate: f64, is_observed: bool) -> Result<ConfirmRun, String> {
+        let confirms = ConfirmRuns::new(rate, self.effort.seconds, PERF_BYSTANDER_WINDOW)?;
+        let looking = is_observed.then(|| broker.observe(looks, PERF_LOOK_INTERVAL)).transpose()?;
+        let run = confirms.run(&broker.target);
+        looking.map(HttpObserver::finish).transpose()?;
+        run
+    }
+
+    /// A share of the highest rate that this machine sends in time beside somebody who looks, or why there is none.
+    fn bystander_rate(&self, broker: &ManagedBroker) -> Result<Result<f64, String>, String> {
+        let mut rate = PERF_BYSTANDER_RATE_MAX;
+        loop {
+            let trial = self.confirms(broker, rate, true)?;
+            let Some(why) = trial.invalid.into_iter().next() else { break };
+            put(&format!("  {rate:.0} messages/s are too many: {why}\n"))?;
+            rate /= 2.0;
+            if rate < PERF_BYSTANDER_RATE_MIN {
+                return Ok(Err(format!("SKIPPED: {why}")));
             }
         }
-        let [alone_us, observed_us] = p99s_us.map(super::durable::median);
+        Ok(Ok(rate * PERF_BYSTANDER_SHARE))
+    }
+
+    /// Confirms in open loop, with somebody who looks and without, in turns. A pair of runs counts if both are valid.
+    fn bystander(&mut self, broker: &ManagedBroker) -> Result<(), String> {
+        let what = |rate: &str| {
+            format!(
+                "{PERF_LISTED_OBJECTS} queues and connections, {rate} messages/s: confirm p99 with scrape and page, times that without"
+            )
+        };
+        let rate = match self.bystander_rate(broker)? {
+            Ok(rate) => rate,
+            Err(why) => {
+                self.record.rows.push(PerfRow::new(&what("few"), GoalBound::AtMost(1.1), None, why));
+                return Ok(());
+            }
+        };
+        let runs = self.effort.runs.max(PERF_MANAGEMENT_RUNS_MIN);
+        let (mut pairs, mut problems) = (Vec::new(), Vec::new());
+        for run in 0..runs * PERF_BYSTANDER_ATTEMPTS {
+            let mut pair = [None, None];
+            for index in turns(run, 2) {
+                let of_run = self.confirms(broker, rate, index == 1)?;
+                pair[index] = of_run.p99_us.filter(|_| of_run.invalid.is_empty());
+                problems.extend(of_run.invalid);
+            }
+            pairs.extend(pair[0].zip(pair[1]));
+            if pairs.len() == runs {
+                break;
+            }
+        }
+        let (alone_us, observed_us): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        let (alone_us, observed_us) = (super::durable::median(alone_us), super::durable::median(observed_us));
         let us = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0} us"));
         self.row(
-            &format!(
-                "{PERF_LISTED_OBJECTS} queues and connections, {PERF_BYSTANDER_RATE:.0} messages/s: confirm p99 with scrape and page, times that without"
-            ),
+            &what(&format!("{rate:.0}")),
             GoalBound::AtMost(1.1),
-            observed_us.zip(alone_us).map(|(observed_us, alone_us)| observed_us / alone_us),
-            format!("{} with, {} without", us(observed_us), us(alone_us)),
+            super::durable::median(pairs.iter().map(|(alone_us, observed_us)| observed_us / alone_us)),
+            format!(
+                "{} with, {} without, {} pairs of runs; {} runs did not count",
+                us(observed_us),
+                us(alone_us),
+                pairs.len(),
+                problems.len()
+            ),
         );
-        if let (Some(row), Some(why)) = (self.record.rows.last_mut(), problems.first()) {
-            row.add_detail(&format!("INVALID: {why}"));
+        if let (Some(row), Some(why), true) = (self.record.rows.last_mut(), problems.first(), pairs.len() < runs) {
+            row.add_detail(&format!("INVALID: {} of {runs} pairs: {why}", pairs.len()));
         }
         Ok(())
     }
@@ -254,7 +281,7 @@ impl PerfRun {
             Some(stalls),
             format!("{} lists, p50 {:.0} ms", answers_ms.len(), quantile(&answers_ms, 0.5).unwrap_or(f64::NAN)),
         );
-        declarer.close().map_err(|error| error.to_string())
+        declarer.close()
     }
 }
 

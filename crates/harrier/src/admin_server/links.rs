@@ -10,8 +10,8 @@ use catalog::{BindingDestination, Catalog, ExchangeId, VhostId};
 use client::Url;
 use definitions::Json;
 use federation::{
-    FederationCommand, FederationPlan, LinkKey, LinkSpec, LinkState, LinkStatus, RouteDirection, RouteKind, RouteSpec,
-    RouteStatus,
+    FederationCommand, FederationPlan, LinkKey, LinkOrigin, LinkSpec, LinkState, LinkStatus, RouteDirection, RouteKind,
+    RouteSpec, RouteStatus,
 };
 use shard::AdminHandle;
 use std::collections::{HashMap, HashSet};
@@ -173,6 +173,15 @@ fn send_commands(operator: &AdminHandle, orders: Vec<FederationCommand>) {
     }
 }
 
+/// What has made a link, in words.
+fn origin_text(origin: &LinkOrigin) -> String {
+    match origin {
+        LinkOrigin::Operator => "operator".to_owned(),
+        LinkOrigin::Upstream(name) => format!("upstream {name}"),
+        LinkOrigin::Shovel { vhost, name } => format!("shovel {name} of {vhost}"),
+    }
+}
+
 impl AdminServer {
     /// The state of all links, or of those of one virtual host.
     pub(super) fn links(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
@@ -199,12 +208,20 @@ impl AdminServer {
             });
             links.push(self.link(&planned.link, &planned.routes, &status, &types));
         }
+        // What parameters ask for is changed by parameters: those who change links by routes see it in a list of its own.
+        let of_parameters = statuses.iter().filter(|status| status.spec.key.origin != LinkOrigin::Operator);
+        let mut parameter_links = Vec::new();
+        for status in of_parameters.filter(|status| vhost.is_none_or(|vhost| *status.spec.key.vhost == *vhost)) {
+            let routes: Vec<RouteSpec> = status.routes.iter().map(|route| route.spec.clone()).collect();
+            parameter_links.push(self.link(&status.spec, &routes, status, &types));
+        }
         let text = |text: &String| Json::text(text);
         let mut entries = vec![
             ("cluster_name", Json::text(&self.federation.cluster_name)),
             ("is_kept", Json::Bool(self.federation.folder.is_some())),
             ("addresses", Json::List(self.federation.addresses.iter().map(text).collect())),
             ("links", Json::List(links)),
+            ("parameter_links", Json::List(parameter_links)),
             ("downstreams", Json::List(downstreams.ok_or_else(stopping)?)),
         ];
         if let Some(exchange) = asked.text("exchange")? {
@@ -269,6 +286,7 @@ impl AdminServer {
         object(vec![
             ("vhost", Json::text(&spec.key.vhost)),
             ("peer", Json::text(&spec.key.peer)),
+            ("origin", Json::text(&origin_text(&spec.key.origin))),
             ("user", Json::text(&spec.user)),
             ("durable", Json::Bool(spec.durable)),
             // A link connects once it has a route.

@@ -24,7 +24,7 @@ use management::{
     Action, ActionOutcome, ActionReply, AlarmHistory, AlarmKind, ApiError, BrokerCounts, BrokerFacts, ChurnCounts,
     ConnectionsToClose, ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer,
     LiveFederationLink, LiveShovel, LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange,
-    QueueCounts, RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
+    QueueCounts, QueueTotals, RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::{ConnectionSelector, ShardTotals};
@@ -446,8 +446,7 @@ impl Source for BrokerSource {
                 dead_lettered_expired: whole(|all| all.stats.dead_lettered.of(Expired)),
                 dead_lettered_rejected: whole(|all| all.stats.dead_lettered.of(Rejected)),
                 dead_lettered_delivery_limit: whole(|all| all.stats.dead_lettered.of(DeliveryLimit)),
-                publishers: self.tables.channel_list.iter().filter(|channel| channel.messages.publish.total > 0).count()
-                    as u64,
+                publishers: self.tables.publishers(),
                 body_sizes: BODY_SIZE_BOUNDS.into_iter().zip(sizes.classes).collect(),
                 larger_bodies: sizes.classes[BODY_SIZE_CLASSES - 1],
                 body_bytes: sizes.sum_bytes,
@@ -465,6 +464,7 @@ impl Source for BrokerSource {
                 message_bytes: whole(|all| all.waiting_bytes),
                 ..NodeResources::default()
             },
+            sums: self.tables.sums(),
             io: io_counts(|of| all(self.tables.totals(), round, of)),
             resource_rates: self.resources.rates(),
             has_memory_alarm: self.broker.shared.has_memory_alarm(),
@@ -493,16 +493,20 @@ impl Source for BrokerSource {
         self.tables.queue_counts(queue)
     }
 
+    fn queue_totals(&self, queue: QueueId) -> QueueTotals {
+        self.tables.queue_totals(queue)
+    }
+
     fn connections(&self) -> &[LiveConnection] {
-        &self.tables.connection_list
+        self.tables.connections()
     }
 
     fn channels(&self) -> &[LiveChannel] {
-        &self.tables.channel_list
+        self.tables.channels()
     }
 
     fn consumers(&self) -> &[LiveConsumer] {
-        &self.tables.consumer_list
+        self.tables.consumers()
     }
 
     fn runtime(&self) -> RuntimeCounts {

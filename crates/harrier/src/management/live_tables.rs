@@ -2,6 +2,7 @@
 //!
 //! Enters: reports, in rounds.  Leaves: counts of queues and exchanges, and lists of live objects as of the last round.
 
+use crate::management::listed_objects::{ListedObjects, Listing};
 use crate::management::rated::{Rated, Round, WaitingStats};
 use crate::management::vhost_traffic::VhostTraffic;
 use broker::{
@@ -10,7 +11,8 @@ use broker::{
 use catalog::{Catalog, ExchangeId, QueueId, SessionId, VhostId};
 use definitions::{Json, table_to_json};
 use management::{
-    ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, MessageCounts, QueueCounts, RatedCount, WaitingMessages,
+    ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, MessageCounts, ObjectSums, QueueCounts, QueueTotals,
+    RatedCount, WaitingMessages,
 };
 use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals};
 use std::collections::HashMap;
@@ -74,10 +76,13 @@ pub struct LiveTables {
     /// Of each shard: an exchange counts where its publishers are.
     exchanges: HashMap<(u16, ExchangeId), Rated<ExchangeStats>>,
     vhost_traffic: VhostTraffic,
-    /// By name, as of the last round.
-    pub connection_list: Vec<LiveConnection>,
-    pub channel_list: Vec<LiveChannel>,
-    pub consumer_list: Vec<LiveConsumer>,
+    /// By name.
+    connection_list: ListedObjects<SessionId, LiveConnection>,
+    channel_list: ListedObjects<(u16, ChannelKey), LiveChannel>,
+    consumer_list: ListedObjects<ConsumerId, LiveConsumer>,
+    sums: ObjectSums,
+    /// Channels that have published.
+    publishers: u64,
 }
 
 impl LiveTables {
@@ -98,10 +103,17 @@ impl LiveTables {
         }
         let is_new = clock.anew_in != round.number;
         if report.connections.begins_anew {
-            self.connections.retain(|id, _| id.shard.0 != shard);
+            let list = &mut self.connection_list;
+            self.connections.retain(|id, _| {
+                id.shard.0 != shard || {
+                    list.mark(*id);
+                    false
+                }
+            });
         }
         for connection in report.connections.changed {
             let traffic = connection.traffic;
+            self.connection_list.mark(connection.id);
             match self.connections.get_mut(&connection.id) {
                 Some(known) => {
                     known.traffic.update(traffic, round);
@@ -115,21 +127,26 @@ impl LiveTables {
         }
         for id in report.connections.gone {
             self.connections.remove(&id);
+            self.connection_list.mark(id);
         }
         self.vhost_traffic.take_closed(shard, report.closed_traffic);
         let broker = report.broker;
         if broker.queues.begins_anew {
             self.queues.retain(|_, known| known.home != shard);
         }
+        // Which of its consumers are active is the queue's to tell; it changes rarely.
+        let mut is_other_single = false;
         for queue in broker.queues.changed {
             match self.queues.get_mut(&queue.id) {
                 Some(known) => {
+                    is_other_single |= known.report.single_active != queue.single_active;
                     known.stats.update(queue.stats, round);
                     known.waiting.update(WaitingStats::of(&queue), round);
                     known.active_us = time_us;
                     known.report = queue;
                 }
                 None => {
+                    is_other_single |= queue.single_active.is_some();
                     let known = KnownQueue {
                         home: shard,
                         stats: first(queue.stats, round, is_new),
@@ -141,13 +158,23 @@ impl LiveTables {
                 }
             }
         }
+        if is_other_single {
+            self.consumer_list.mark_all();
+        }
         for id in broker.queues.gone {
             self.queues.remove(&id);
         }
         if broker.channels.begins_anew {
-            self.channels.retain(|(home, _), _| *home != shard);
+            let list = &mut self.channel_list;
+            self.channels.retain(|key, _| {
+                key.0 != shard || {
+                    list.mark(*key);
+                    false
+                }
+            });
         }
         for channel in broker.channels.changed {
+            self.channel_list.mark((shard, channel.key));
             match self.channels.get_mut(&(shard, channel.key)) {
                 Some(known) => {
                     known.stats.update(channel.stats, round);
@@ -163,13 +190,25 @@ impl LiveTables {
         }
         for key in broker.channels.gone {
             self.channels.remove(&(shard, key));
+            self.channel_list.mark((shard, key));
         }
         if broker.consumers.begins_anew {
-            self.consumers.retain(|id, _| id.shard.0 != shard);
+            let list = &mut self.consumer_list;
+            self.consumers.retain(|id, _| {
+                id.shard.0 != shard || {
+                    list.mark(*id);
+                    false
+                }
+            });
         }
-        self.consumers.extend(broker.consumers.changed.into_iter().map(|consumer| (consumer.id, consumer)));
+        for consumer in broker.consumers.changed {
+            self.consumer_list.mark(consumer.id);
+            self.consumers.insert(consumer.id, consumer);
+        }
         for key in broker.consumers.gone {
-            self.consumers.remove(&ConsumerId { shard: report.shard, key });
+            let id = ConsumerId { shard: report.shard, key };
+            self.consumers.remove(&id);
+            self.consumer_list.mark(id);
         }
         for exchange in broker.exchanges.changed {
             let known = self.exchanges.entry((shard, exchange.id));
@@ -183,6 +222,7 @@ impl LiveTables {
         self.exchanges.retain(|(_, id), _| catalog.exchange_info(*id).is_some());
         self.sum_vhost_traffic(catalog);
         self.list(catalog);
+        self.sum_objects();
     }
 
     fn sum_vhost_traffic(&mut self, catalog: &Catalog) {
@@ -195,21 +235,68 @@ impl LiveTables {
 
     fn list(&mut self, catalog: &Catalog) {
         let round = self.round;
-        self.connection_list = self.connections.values().map(|known| live_connection(known, round, catalog)).collect();
-        self.connection_list.sort_by(|a, b| a.name.cmp(&b.name));
-        let channels = self.channels.values().filter_map(|known| {
-            let connection = &self.connections.get(&known.report.connection)?.report;
-            Some(live_channel(known, connection, round, catalog))
-        });
-        self.channel_list = channels.collect();
-        self.channel_list.sort_by(|a, b| (&a.connection, a.number).cmp(&(&b.connection, b.number)));
-        let consumers = self.consumers.values().filter_map(|consumer| {
-            let connection = &self.connections.get(&consumer.connection)?.report;
-            let queue = self.queues.get(&consumer.queue).map(|known| &known.report);
-            live_consumer(consumer, connection, queue, catalog)
-        });
-        self.consumer_list = consumers.collect();
-        self.consumer_list.sort_by(|a, b| (&a.connection, a.channel, &a.tag).cmp(&(&b.connection, b.channel, &b.tag)));
+        let Self { connections, channels, consumers, queues, .. } = self;
+        let connection = |id| match connections.get(&id) {
+            Some(known) => Listing::Shown(live_connection(known, round, catalog)),
+            None => Listing::Gone,
+        };
+        self.connection_list.end_round(connection, |a, b| a.name.cmp(&b.name));
+        let channel = |key| {
+            let Some(known) = channels.get(&key) else { return Listing::Gone };
+            let connection = connections.get(&known.report.connection);
+            connection.map_or(Listing::Hidden, |of| Listing::Shown(live_channel(known, &of.report, round, catalog)))
+        };
+        self.channel_list.end_round(channel, |a, b| (&a.connection, a.number).cmp(&(&b.connection, b.number)));
+        let consumer = |id| {
+            let Some(consumer) = consumers.get(&id) else { return Listing::Gone };
+            let queue = queues.get(&consumer.queue).map(|known| &known.report);
+            let connection = connections.get(&consumer.connection);
+            let shown = connection.and_then(|of| live_consumer(consumer, &of.report, queue, catalog));
+            shown.map_or(Listing::Hidden, Listing::Shown)
+        };
+        self.consumer_list
+            .end_round(consumer, |a, b| (&a.connection, a.channel, &a.tag).cmp(&(&b.connection, b.channel, &b.tag)));
+    }
+
+    /// Adds up what all connections and channels have, once a round and not once a request.
+    fn sum_objects(&mut self) {
+        let (connections, channels) = (self.connections.values(), self.channels.values());
+        let mut sums = ObjectSums::default();
+        for KnownConnection { report, traffic } in connections {
+            sums.received_bytes += traffic.now().received_bytes;
+            sums.sent_bytes += traffic.now().sent_bytes;
+            sums.pending_connections += u64::from(report.send_pending_bytes > 0);
+        }
+        self.publishers = 0;
+        for KnownChannel { report, stats, .. } in channels {
+            sums.channel_consumers += report.consumers;
+            sums.unacknowledged += report.unacknowledged;
+            sums.unconfirmed += report.unconfirmed;
+            sums.global_prefetch_count += u64::from(report.prefetch_shared);
+            self.publishers += u64::from(stats.now().publish > 0);
+        }
+        self.sums = sums;
+    }
+
+    /// By name, as of the last round.
+    pub fn connections(&self) -> &[LiveConnection] {
+        self.connection_list.list()
+    }
+
+    pub fn channels(&self) -> &[LiveChannel] {
+        self.channel_list.list()
+    }
+
+    pub fn consumers(&self) -> &[LiveConsumer] {
+        self.consumer_list.list()
+    }
+
+    pub fn sums(&self) -> ObjectSums {
+        self.sums
+    }
+
+    pub fn publishers(&self) -> u64 {
+        self.publishers
     }
 
     pub fn totals(&self) -> &[Rated<ShardTotals>] {
@@ -244,6 +331,20 @@ impl LiveTables {
             single_active_consumer_tag: report.single_active.and_then(consumer),
             is_closed: report.hold == Some(broker::QueueHold::Closed),
             ..QueueCounts::default()
+        }
+    }
+
+    /// What metrics have of a queue.
+    pub fn queue_totals(&self, id: QueueId) -> QueueTotals {
+        let Some(KnownQueue { report, stats, .. }) = self.queues.get(&id) else { return QueueTotals::default() };
+        QueueTotals {
+            ready: report.ready,
+            unacknowledged: report.unacknowledged,
+            ready_bytes: report.ready_bytes,
+            unacknowledged_bytes: report.unacknowledged_bytes,
+            consumers: report.consumers,
+            published: stats.now().publish,
+            memory: report.in_memory_bytes,
         }
     }
 

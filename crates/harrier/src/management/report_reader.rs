@@ -87,11 +87,6 @@ impl Interest {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut InterestState)) {
-        change(&mut self.state());
-        self.changed.notify_all();
-    }
-
     /// Waits until a round is due, or a look at the disk. `None`: nobody will ever look at one.
     fn wait(&self, last_round: Instant, last_disk_look: Option<Instant>) -> Option<DueReading> {
         let mut state = self.state();
@@ -153,8 +148,11 @@ impl ReportReader {
 
     /// Somebody looks. True if nobody did until now, so that what is known is old.
     pub fn look(&self) -> bool {
-        let mut is_first = false;
-        self.interest.change(|state| is_first = state.look(now()));
+        let is_first = self.interest.state().look(now());
+        // While somebody looks, the thread waits for its next round, which further looks do not hasten.
+        if is_first {
+            self.interest.changed.notify_all();
+        }
         is_first
     }
 
@@ -170,7 +168,8 @@ impl ReportReader {
 
 impl Drop for ReportReader {
     fn drop(&mut self) {
-        self.interest.change(|state| state.is_over = true);
+        self.interest.state().is_over = true;
+        self.interest.changed.notify_all();
     }
 }
 

@@ -35,14 +35,14 @@ fn number(from: &Json, name: &str) -> String {
     }
 }
 
-/// The links of a broker.
+/// The links of a broker, and what has made them.
 pub fn links(_at: &BrokerAddress, reply: &Json, verbose: bool) -> String {
-    let mut rows = vec![vec!["Host", "Port", "Transport", "Durable", "State", "Last Error"]];
+    let mut rows = vec![vec!["Host", "Port", "Transport", "Durable", "State", "Origin", "Last Error"]];
     if verbose {
         rows[0].splice(5..5, ["For (s)", "Next try (s)", "Connections", "Broker"]);
     }
     let mut rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.into_iter().map(str::to_owned).collect()).collect();
-    for link in list(reply, "links") {
+    for link in list(reply, "links").iter().chain(list(reply, "parameter_links")) {
         let (host, port, transport) = parts(text(link, "peer"), text(link, "transport"));
         let durable = if flag(link, "durable") { "Y" } else { "N" };
         let state = match text(link, "why") {
@@ -54,7 +54,7 @@ pub fn links(_at: &BrokerAddress, reply: &Json, verbose: bool) -> String {
             row.extend([number(link, "state_for_s"), number(link, "next_in_s"), number(link, "connections")]);
             row.push(named(text(link, "cluster_name"), text(link, "peer_vhost")));
         }
-        row.push(text(link, "last_error").to_owned());
+        row.extend(["origin", "last_error"].map(|name| text(link, name).to_owned()));
         rows.push(row);
     }
     if rows.len() == 1 {
@@ -177,13 +177,15 @@ mod tests {
     use definitions::Json;
 
     const FOUND: &str = r#"{"links":[
-        {"peer":"amqp://root:5672","durable":true,"state":"running","why":null,"next_in_s":null,"state_for_s":61.2,
+        {"peer":"amqp://root:5672","origin":"operator","durable":true,"state":"running","why":null,"next_in_s":null,"state_for_s":61.2,
          "cluster_name":"root","peer_vhost":"/","transport":"tcp","connections":1,"last_error":null,"routes":[
             {"exchange":"amq.topic","kind":"dynamic","direction":"pull","ack":"confirm","credit":1000,"durable":true,"runs":true,
              "error":null,"messages":7000,"messages_per_s":123.4,"unacknowledged":3,"lag":null,"redelivered":0,"dropped":0,"given_up":4,"bindings":2},
             {"exchange":"orders","key":"eu.#","direction":"push","ack":"none","credit":0,"runs":false}]},
         {"peer":"amqps://other.example:5671/shop","durable":false,"state":"refused","why":"403","last_error":"403",
-         "transport":"","routes":[{"exchange":"x","queue":"q","direction":"pull"}]}]}"#;
+         "transport":"","origin":"operator","routes":[{"exchange":"x","queue":"q","direction":"pull"}]}],
+        "parameter_links":[{"peer":"amqp://h:5672","origin":"shovel move of /","durable":true,"state":"running",
+         "transport":"tcp","connections":1,"last_error":null,"routes":[{"exchange":"y","queue":"q"}]}]}"#;
 
     fn reply() -> (BrokerAddress, Json) {
         (BrokerAddress::of("amqp://leaf".to_owned()).expect("an address"), Json::read(FOUND.as_bytes()).expect("JSON"))
@@ -193,14 +195,15 @@ mod tests {
     fn links_are_listed_in_columns() {
         let (at, reply) = reply();
         let expect = "\
-Host                Port  Transport  Durable  State    Last Error
-=================================================================
-root                5672  tcp        Y        running
-other.example/shop  5671  tls        N        refused  403
+Host                Port  Transport  Durable  State    Origin            Last Error
+===================================================================================
+root                5672  tcp        Y        running  operator
+other.example/shop  5671  tls        N        refused  operator          403
+h                   5672  tcp        Y        running  shovel move of /
 ";
         assert_eq!(links(&at, &reply, false), expect);
         assert!(
-            links(&at, &reply, true).contains("61       -             1            root"),
+            links(&at, &reply, true).contains("61       -             1            root  "),
             "{}",
             links(&at, &reply, true)
         );

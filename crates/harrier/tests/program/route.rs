@@ -107,7 +107,7 @@ fn routes_are_added_listed_and_removed_in_the_words_of_qpid_route() {
     done(&["-e", "dynamic", "del", dest, src, "amq.topic"]);
     assert_eq!(done(&["link", "list", dest]), "No links found\n");
     done(&["-d", "link", "add", dest, &fed]);
-    assert!(done(&["link", "list", dest]).lines().nth(2).is_some_and(|line| line.ends_with(" idle")));
+    assert!(done(&["link", "list", dest]).lines().nth(2).is_some_and(|line| line.ends_with(" idle   operator")));
     // An existing link keeps its login, whatever login a further route is added with.
     done(&["-d", "dynamic", "add", dest, &format!("guest/wrong@{src}"), "amq.fanout", "--force"]);
     let kept = std::fs::read_to_string(folder.path("leaf/federation.toml")).expect("a file");
