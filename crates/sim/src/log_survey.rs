@@ -4,6 +4,10 @@
 //!
 //! The disk that was not damaged is the witness: what its log has, and the log as it is has not, is lost.
 
+mod damage_outcome;
+
+pub use damage_outcome::outcome_of;
+
 use crate::broker_disks::{BrokerDisks, SharedDisk};
 use crate::store_recovery::store_tag;
 use disk::SimulatedDisk;
@@ -197,6 +201,8 @@ impl RecordVisitor for FoundFrames {
 pub struct LostRecords {
     /// The queue and the number of each message.
     pub messages: BTreeSet<(QueueUid, u64)>,
+    /// Those of them that nothing names: they were in frames that are cut off.
+    pub unproven: BTreeSet<(QueueUid, u64)>,
     /// Queues of which a settlement may be lost, or how often a message was delivered.
     pub changed: BTreeSet<QueueUid>,
 }
@@ -210,6 +216,7 @@ impl LostRecords {
     /// What others have lost, too.
     pub fn add(&mut self, mut other: LostRecords) {
         self.messages.append(&mut other.messages);
+        self.unproven.append(&mut other.unproven);
         self.changed.append(&mut other.changed);
     }
 }
@@ -384,7 +391,10 @@ impl LogSurvey {
     pub fn lost_records(&self) -> LostRecords {
         let messages = self.log.messages.iter().filter(|(_, copies)| copies.iter().all(|copy| copy.meets(&self.lost)));
         let changed = self.log.changes.iter().filter(|(_, span)| span.meets(&self.lost));
+        let named = self.lost.iter().copied().filter(|&at| self.is_named(at)).collect();
+        let unproven = messages.clone().filter(|(_, copies)| !copies.iter().any(|copy| copy.meets(&named)));
         LostRecords {
+            unproven: unproven.map(|(&(queue, _, id), _)| (queue, id)).collect(),
             messages: messages.map(|(&(queue, _, id), _)| (queue, id)).collect(),
             changed: changed.map(|&(queue, _)| queue).collect(),
         }
