@@ -49,8 +49,9 @@ crash: build ## The tests of crashes on real files, for longer: KILLS=100 kills,
 	INTEROP_SUITE_S=$$((240 + 10 * $(KILLS))) INTEROP_KILLS=$(KILLS) HARRIER=$(abspath $(HARRIER)) tests/interop/run --broker harrier --only kills
 
 SOAK ?= 3600
-soak: build ## A broker with a store under a steady load for SOAK=3600 seconds, and 100 GB past messages that nobody acknowledges.
-	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_SOAK=$(SOAK) HARRIER_UNSETTLED=full $(CARGO) test --locked -p harrier --test soak -- \
+SOAK_RATE ?= 20
+soak: build ## A broker with a store under a steady load for SOAK=3600 seconds (rounds of 1,000 messages, SOAK_RATE=20 a second), and 100 GB past messages that nobody acknowledges; memory, files, messages lost and doubled are printed.
+	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_SOAK=$(SOAK) HARRIER_SOAK_ROUNDS=$(SOAK_RATE) HARRIER_UNSETTLED=full $(CARGO) test --locked -p harrier --test soak -- \
 		--test-threads 1 --nocapture
 
 mutants: ## Mutation testing of broker and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.

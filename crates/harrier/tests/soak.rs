@@ -11,7 +11,7 @@ mod broker;
 
 use broker::{StoredBroker, TestStateFolder};
 use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use wire::{DeliveryTag, Properties, RawProperties, Table, Value};
@@ -88,8 +88,12 @@ struct Pair {
     consuming: ClientChannel,
     body_bytes: usize,
     published: u64,
+    /// The number of the next message, if none is lost and none comes twice.
     received: u64,
-    unsettled: VecDeque<DeliveryTag>,
+    lost: u64,
+    doubled: u64,
+    /// What is not acknowledged: the delivery and the number of each message.
+    unsettled: VecDeque<(DeliveryTag, u64)>,
 }
 
 impl Pair {
@@ -100,7 +104,8 @@ impl Pair {
         let (mut consumer, consuming) = broker.connect();
         consumer.consume(consuming, SOAKED, &ConsumeOptions::default()).expect("a consumer");
         let unsettled = VecDeque::new();
-        Pair { publisher, publishing, consumer, consuming, body_bytes, published: 0, received: 0, unsettled }
+        let (published, received, lost, doubled) = (0, 0, 0, 0);
+        Pair { publisher, publishing, consumer, consuming, body_bytes, published, received, lost, doubled, unsettled }
     }
 
     fn publish(&mut self, queue: &str, number: u64, properties: &[u8]) {
@@ -120,16 +125,62 @@ impl Pair {
         for _ in 0..messages {
             let delivery = self.consumer.next_delivery(PATIENCE).expect("connected").expect("the next message");
             let number = delivery.body()[..8].try_into().map(u64::from_le_bytes).expect("a number");
-            assert_eq!((number, delivery.body().len()), (self.received, self.body_bytes), "the next message, whole");
+            let is_whole = delivery.body().last() == Some(&(number as u8));
+            assert!(delivery.body().len() == self.body_bytes && is_whole, "message {number} is whole");
             let tag = delivery.delivery_tag;
-            self.received += 1;
+            self.doubled += u64::from(number < self.received);
+            self.lost += number.saturating_sub(self.received);
+            self.received = self.received.max(number + 1);
             match number % ROUND {
-                0 => self.unsettled.push_back(tag),
+                0 => self.unsettled.push_back((tag, number)),
                 _ => self.consumer.ack(self.consuming, tag, false).expect("acknowledged"),
             }
         }
         self.consumer.flush().expect("sent");
     }
+
+    /// Acknowledges what has waited for that for longest.
+    fn acknowledge_one(&mut self) {
+        let (tag, _) = self.unsettled.pop_front().expect("there are some");
+        self.consumer.ack(self.consuming, tag, false).expect("acknowledged");
+    }
+
+    /// The connections end. What is not acknowledged comes again, and nothing else.
+    fn end(self, broker: &StoredBroker) -> SoakedMessages {
+        self.publisher.close().expect("closed");
+        self.consumer.close().expect("closed");
+        let (mut client, channel) = broker.connect();
+        let mut left = Vec::new();
+        // The shard of the queue learns of the end of the consumer a little later.
+        let since = now();
+        loop {
+            match client.get(channel, SOAKED, true).expect("a queue") {
+                Some(message) => {
+                    left.push(message.body()[..8].try_into().map(u64::from_le_bytes).expect("a number"));
+                }
+                None if left.len() >= self.unsettled.len() || since.elapsed() > PATIENCE => break,
+                None => {}
+            }
+        }
+        client.close().expect("closed");
+        let numbers: Vec<u64> = self.unsettled.iter().map(|(_, number)| *number).collect();
+        let Pair { published, received, mut lost, mut doubled, .. } = self;
+        lost += numbers.iter().filter(|number| !left.contains(number)).count() as u64;
+        doubled += left.iter().filter(|number| !numbers.contains(number)).count() as u64;
+        doubled += left.len() as u64 - left.iter().collect::<BTreeSet<_>>().len() as u64;
+        lost += published - received;
+        SoakedMessages { published, lost, doubled, again: left.len() as u64 }
+    }
+}
+
+/// What has become of the messages of a soak.
+struct SoakedMessages {
+    published: u64,
+    lost: u64,
+    /// Came twice, or were acknowledged and came again.
+    doubled: u64,
+    /// Were not acknowledged, and came again.
+    again: u64,
 }
 
 /// What a broker takes, and how long its confirms do.
@@ -183,8 +234,7 @@ fn a_broker_that_is_used_for_long_stays_as_it_is() {
         pair.exchange(ROUND, &properties);
         times.push(since.elapsed());
         if pair.unsettled.len() > KEPT_MAX {
-            let tag = pair.unsettled.pop_front().expect("there are some");
-            pair.consumer.ack(pair.consuming, tag, false).expect("acknowledged");
+            pair.acknowledge_one();
         }
         if round % 10 == 0 {
             let name = format!("passing.{round}");
@@ -218,8 +268,23 @@ fn a_broker_that_is_used_for_long_stays_as_it_is() {
         let (before, after) = (greatest(middle, of), greatest(last, of));
         assert!(after <= before + before / 10 + slack, "{what}: {before}, and later {after}");
     }
-    pair.publisher.close().expect("closed");
-    pair.consumer.close().expect("closed");
+    let SoakedMessages { published, lost, doubled, again } = pair.end(&broker);
+    let (first, end) = (&samples[0], &samples[samples.len() - 1]);
+    println!(
+        "{published} messages in {:.0} s, {lost} lost, {doubled} doubled, {again} not acknowledged and there again; \
+         resident {} KiB at the first of {} samples, {} KiB at the last, {} KiB at most; \
+         files of the logs {}, later {}; bytes of them {} MiB, later {} MiB",
+        began.elapsed().as_secs_f64(),
+        first.resident_kib,
+        samples.len(),
+        end.resident_kib,
+        greatest(&samples, |sample| sample.resident_kib),
+        first.files,
+        end.files,
+        first.bytes >> 20,
+        end.bytes >> 20,
+    );
+    assert_eq!((lost, doubled), (0, 0), "each message comes once");
     broker.terminate();
 }
 
@@ -258,7 +323,7 @@ fn what_is_never_acknowledged_keeps_little_more_of_the_disk_than_its_bytes() {
         bytes / 1_000_000,
         most / 1_000_000,
     );
-    pair.publisher.close().expect("closed");
-    pair.consumer.close().expect("closed");
+    let SoakedMessages { lost, doubled, .. } = pair.end(&broker);
+    assert_eq!((lost, doubled), (0, 0), "each message comes once");
     broker.terminate();
 }

@@ -10,8 +10,8 @@ use catalog::{Catalog, Definition, QueueUid};
 use definitions::{DurableDefinitions, JournalFault, JournalReplay, RestoreFault};
 use std::fmt;
 use store::{
-    Block, Damage, FrameHeader, FrameSequence, LogEnd, LogId, OnDamage, Record, RecordVisitor, ScanError, SegmentId,
-    SegmentNumber, SegmentReader, StoreTag, scan,
+    Block, Damage, FrameHeader, FrameSequence, LogEnd, LogId, OnDamage, Record, RecordVisitor, ScanError, ScanResult,
+    SegmentId, SegmentNumber, SegmentReader, StoreTag, UnreadableEnd, scan,
 };
 
 /// The journal's log, in its own folder.
@@ -26,6 +26,8 @@ pub struct RecoveredDefinitions {
     pub end: LogEnd,
     /// What was skipped.
     pub damage: Vec<Damage>,
+    /// Where it ends, if a frame begins there that cannot be read.
+    pub unreadable_end: Option<UnreadableEnd>,
     /// Nothing has ever been written: the broker starts for the first time.
     pub is_new: bool,
 }
@@ -102,7 +104,8 @@ pub fn recover_definitions(
     }
     let is_new = replay.is_none() && found.damage.is_empty();
     let definitions = replay.unwrap_or_else(|| JournalReplay::new(true)).finish()?;
-    Ok(RecoveredDefinitions { definitions, end: found.end, damage: found.damage, is_new })
+    let ScanResult { end, damage, unreadable_end, .. } = found;
+    Ok(RecoveredDefinitions { definitions, end, damage, unreadable_end, is_new })
 }
 
 /// Replays what a scan finds.

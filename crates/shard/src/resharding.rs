@@ -165,8 +165,8 @@ pub fn write_definitions(
     let mut catalog = Catalog::new(limits.clone());
     definitions.restore(&mut catalog).map_err(StoreOpenError::Restore)?;
     let end = LogEnd::empty(store, JOURNAL_LOG);
-    let mut journal =
-        DefinitionJournal::new(&RecoveredDefinitions { definitions, end, damage: Vec::new(), is_new: true }, disk);
+    let empty = RecoveredDefinitions { definitions, end, damage: Vec::new(), unreadable_end: None, is_new: true };
+    let mut journal = DefinitionJournal::new(&empty, disk);
     let mut now_us = 0;
     loop {
         while let Some(event) = journal.poll(&catalog, now_us, salt) {

@@ -113,6 +113,9 @@ impl OpenStore {
         for damage in &definitions.damage {
             tracing::error!(%damage, "definitions are lost");
         }
+        if let Some(end) = definitions.unreadable_end {
+            tracing::info!(%end, "the journal of definitions ends before a frame that is not whole");
+        }
         let folder = SegmentFolder::open(&options.log_folder)?.with_gate(gate.clone());
         let spill_folder = SegmentFolder::open_volatile(&options.spill_folder)?;
         let (options, definitions) = (Arc::new(options), Arc::new(definitions));
@@ -146,6 +149,9 @@ impl OpenStore {
         let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold };
         let recovered = shard.recover_messages(source, now).map_err(|error| self.log_error(log, error))?;
         totals.messages.fetch_add(recovered.messages, Ordering::Relaxed);
+        if let Some(end) = recovered.unreadable_end {
+            tracing::info!(%end, "a log ends before a frame that is not whole");
+        }
         let disk =
             FileDisk::start(options.written_folder(folder.clone()), &format!("disk-{}", log.0), signal.callback())?;
         let mut messages = MessageStore::new(recovered, Box::new(disk), options.messages());

@@ -4,6 +4,8 @@
 mod behind;
 #[path = "simulated_disk/client.rs"]
 mod client;
+#[path = "simulated_disk/settling_commits.rs"]
+mod settling_commits;
 #[path = "simulated_disk/two_shards.rs"]
 mod two_shards;
 

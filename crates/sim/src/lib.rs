@@ -28,6 +28,7 @@ mod broker_limits;
 mod broker_links;
 mod client_connection;
 mod commands;
+mod damage_ledger;
 mod error_lines;
 mod faults;
 mod features;
@@ -54,6 +55,7 @@ mod world;
 static HEAP: slab::Heap = slab::Heap;
 
 pub use broker_limits::BrokerLimits;
+pub use damage_ledger::DamageOutcomes;
 pub use features::{Feature, Switches};
 pub use settings::{Mode, Settings};
 pub use tally::{SeedFailure, Tally};

@@ -4,15 +4,20 @@
 //!
 //! The disk that was not damaged is the witness: what its log has, and the log as it is has not, is lost.
 
+mod damage_outcome;
+
+pub use damage_outcome::outcome_of;
+
 use crate::broker_disks::{BrokerDisks, SharedDisk};
 use crate::store_recovery::store_tag;
 use disk::SimulatedDisk;
 use shard::JOURNAL_LOG;
 use std::collections::{BTreeMap, BTreeSet};
-use store::limits::BLOCK_BYTES;
+use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use store::{
     AlignedBuffer, Block, Damage, Frame, FrameHeader, FrameQueue, FrameSequence, LogEnd, LogId, OnDamage, QueueUid,
-    Record, RecordVisitor, ScanResult, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoredMessage, scan,
+    Record, RecordVisitor, ScanResult, SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoredMessage,
+    UnreadableEnd, scan,
 };
 
 /// The number of a log on one of the disks, and the log of definitions on the last one.
@@ -197,6 +202,8 @@ impl RecordVisitor for FoundFrames {
 pub struct LostRecords {
     /// The queue and the number of each message.
     pub messages: BTreeSet<(QueueUid, u64)>,
+    /// Those of them that nothing names: they were in frames that are cut off.
+    pub unproven: BTreeSet<(QueueUid, u64)>,
     /// Queues of which a settlement may be lost, or how often a message was delivered.
     pub changed: BTreeSet<QueueUid>,
 }
@@ -210,6 +217,7 @@ impl LostRecords {
     /// What others have lost, too.
     pub fn add(&mut self, mut other: LostRecords) {
         self.messages.append(&mut other.messages);
+        self.unproven.append(&mut other.unproven);
         self.changed.append(&mut other.changed);
     }
 }
@@ -219,6 +227,10 @@ pub struct LogSurvey {
     log: UndamagedLog,
     /// What a start that goes on in spite of damage says, or why it cannot.
     pub reported: Result<Vec<Damage>, String>,
+    /// Where it says that the log ends in a frame that cannot be read.
+    unreadable_end: Option<UnreadableEnd>,
+    /// The frame at which the log is cut off, if its header is whole: then the start must say so.
+    cut_off_at: Option<UnreadableEnd>,
     /// Frames that cannot be read where they should be.
     hit: BTreeSet<usize>,
     /// Of these, those of which something readable says that they had been durable.
@@ -243,6 +255,7 @@ impl LogSurvey {
             .map_err(|error| format!("without damage {log:?} cannot be read: {error}"))?;
         let mut found = FoundFrames::default();
         let reported = scan(start, segments, OnDamage::Skip, disk, &mut found);
+        let unreadable_end = reported.as_ref().ok().and_then(|result| result.unreadable_end);
         let reported = reported.map(|result| result.damage).map_err(|error| error.to_string());
         let frames = undamaged.frames.iter().enumerate();
         let lost = frames.filter(|(_, frame)| !found.0.contains(&frame.header.sequence)).map(|(at, _)| at).collect();
@@ -250,6 +263,8 @@ impl LogSurvey {
         let mut survey = LogSurvey {
             log: undamaged,
             reported,
+            unreadable_end,
+            cut_off_at: None,
             hit: BTreeSet::new(),
             proven: BTreeSet::new(),
             lost,
@@ -258,6 +273,7 @@ impl LogSurvey {
             is_astray,
         };
         survey.find_proof(disk, &kept);
+        survey.cut_off_at = survey.cut_off_at(disk);
         Ok(survey)
     }
 
@@ -346,6 +362,15 @@ impl LogSurvey {
         self.first_unproven().is_some()
     }
 
+    /// Where the log is cut off, if the frame that is damaged there still says what it is.
+    fn cut_off_at(&self, disk: &mut SimulatedDisk) -> Option<UnreadableEnd> {
+        let at = self.first_unproven().filter(|at| self.lost.contains(at))?;
+        let SurveyedFrame { segment, block, .. } = self.log.frames[at];
+        let should = read(&mut disk.undamaged(), segment, block, BLOCK_BYTES)?;
+        let is = read(disk, segment, block, BLOCK_BYTES)?;
+        (is[..FRAME_HEADER_BYTES] == should[..FRAME_HEADER_BYTES]).then_some(UnreadableEnd { segment, block })
+    }
+
     /// Whether a start must refuse.
     pub fn is_reported(&self) -> bool {
         self.reported.as_ref().map_or(true, |damage| !damage.is_empty())
@@ -371,6 +396,9 @@ impl LogSurvey {
         if self.has_lost_header || self.is_astray {
             return None;
         }
+        if let Some(end) = self.cut_off_at.filter(|end| self.unreadable_end != Some(*end)) {
+            return Some(format!("{end}, and {:?} is told", self.unreadable_end));
+        }
         if let Some(&at) = self.proven.iter().find(|&&at| !self.is_named(at)) {
             return Some(format!("frame {} is damaged, as another one proves, and is not reported", sequence_of(at).0));
         }
@@ -384,14 +412,17 @@ impl LogSurvey {
     pub fn lost_records(&self) -> LostRecords {
         let messages = self.log.messages.iter().filter(|(_, copies)| copies.iter().all(|copy| copy.meets(&self.lost)));
         let changed = self.log.changes.iter().filter(|(_, span)| span.meets(&self.lost));
+        let named = self.lost.iter().copied().filter(|&at| self.is_named(at)).collect();
+        let unproven = messages.clone().filter(|(_, copies)| !copies.iter().any(|copy| copy.meets(&named)));
         LostRecords {
+            unproven: unproven.map(|(&(queue, _, id), _)| (queue, id)).collect(),
             messages: messages.map(|(&(queue, _, id), _)| (queue, id)).collect(),
             changed: changed.map(|&(queue, _)| queue).collect(),
         }
     }
 }
 
-fn read(disk: &mut SimulatedDisk, segment: SegmentId, block: Block, bytes: usize) -> Option<AlignedBuffer> {
+fn read(disk: &mut impl SegmentReader, segment: SegmentId, block: Block, bytes: usize) -> Option<AlignedBuffer> {
     let mut buffer = AlignedBuffer::new(bytes);
     let filled = disk.read(segment, block, &mut buffer).ok()?;
     (filled == bytes).then_some(buffer)
@@ -469,11 +500,15 @@ mod tests {
             assert_eq!(frames.len(), 4);
             if let Some(at) = hit {
                 let SurveyedFrame { segment, block, .. } = frames[at];
-                disk.flip_bit(segment, block, 300);
+                // Of its records.
+                disk.flip_bit(segment, block, 8 * FRAME_HEADER_BYTES + 3);
             }
             let found = survey(&mut disk);
             assert_eq!((found.violation(), found.is_reported()), (None, is_reported), "{hit:?}");
             assert_eq!(found.lost.iter().copied().collect::<Vec<_>>(), lost);
+            // What is cut off is told, if the frame still says what it is.
+            assert_eq!(found.cut_off_at.is_some(), hit == Some(3), "{hit:?}");
+            assert_eq!(found.unreadable_end, found.cut_off_at, "{hit:?}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! Whatever goes wrong meanwhile, the old store is only read, and counts until the new one is whole.
 
 use crate::broker_disks::{BrokerDisks, CrashKind};
+use crate::log_survey::outcome_of;
 use crate::reshard_plan::{KillMoment, ReshardOutcome, ReshardPlan};
 use crate::simulated_broker::SimulatedBroker;
 use crate::store_recovery::{message_options, store_tag};
@@ -77,6 +78,10 @@ impl SimulatedWorld {
         let Some(old) = self.brokers[broker].disks.clone() else { return false };
         if old.is_damaged() {
             return false;
+        }
+        // The new disks have nothing of what was damaged and given back.
+        if let Err(violation) = self.damage.decide(&mut self.tally.outcomes, |place| outcome_of(&old, &[], place)) {
+            self.trace.fail(violation);
         }
         if let Err(why) = self.write_anew(broker, &old, plan, OnDamage::Fail) {
             self.trace.fail(format!("the store of broker {broker} cannot be written anew: {why}"));

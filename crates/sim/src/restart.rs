@@ -4,8 +4,9 @@
 //! what is missing, which is named, and the broker starts with that.
 
 use crate::broker_disks::{BrokerDisks, RestartPlan};
+use crate::damage_ledger::{DamageKind, PlacedDamage};
 use crate::footer_checks;
-use crate::log_survey::{LogSurvey, LostRecords, log_of, survey};
+use crate::log_survey::{LogSurvey, LostRecords, log_of, outcome_of, survey};
 use crate::reshard_plan::{ReshardOutcome, ReshardPlan};
 use crate::world::SimulatedWorld;
 use disk::SimulatedDisk;
@@ -16,8 +17,14 @@ use store::{Block, Damage, LogId, OnDamage};
 /// A violation: a start that should have been refused.
 const STARTS_DAMAGED: &str = "it starts, and its disks are damaged";
 
-/// Damages a place of a disk. Most hit a frame of its log.
-fn damage_disk(disk: &mut SimulatedDisk, survey: &LogSurvey, log: LogId, chance: &mut SplitMix64) -> Option<String> {
+/// Damages a place of a disk, which has this index. Most hit a frame of its log.
+fn damage_disk(
+    at: usize,
+    disk: &mut SimulatedDisk,
+    survey: &LogSurvey,
+    log: LogId,
+    chance: &mut SplitMix64,
+) -> Option<(PlacedDamage, String)> {
     let frames = survey.frames();
     let roll = chance.below(10);
     let (segment, block, bits) = if roll < 8 && !frames.is_empty() {
@@ -31,11 +38,13 @@ fn damage_disk(disk: &mut SimulatedDisk, survey: &LogSurvey, log: LogId, chance:
     };
     if roll == 0 {
         disk.truncate(segment, block);
-        return Some(format!("{segment} ends before block {}", block.0));
+        let place = PlacedDamage { disk: at, segment, block, kind: DamageKind::CutSegment };
+        return Some((place, format!("{segment} ends before block {}", block.0)));
     }
     let bit = chance.below(bits as u64) as usize;
     disk.flip_bit(segment, block, bit);
-    Some(format!("{segment} has bit {bit} of block {} flipped", block.0))
+    let place = PlacedDamage { disk: at, segment, block, kind: DamageKind::FlippedBit };
+    Some((place, format!("{segment} has bit {bit} of block {} flipped", block.0)))
 }
 
 impl SimulatedWorld {
@@ -63,8 +72,9 @@ impl SimulatedWorld {
         let log = log_of(disks, at);
         let Ok(survey) = survey(disks, at, disk) else { return };
         let chance = &mut self.chance;
-        if let Some(what) = disk.with(|disk| damage_disk(disk, &survey, log, chance)) {
+        if let Some((place, what)) = disk.with(|disk| damage_disk(at, disk, &survey, log, chance)) {
             self.tally.damages += 1;
+            self.damage.add(place);
             self.trace.note(|| format!("disk {at} is damaged: {what}"));
         }
     }
@@ -127,6 +137,7 @@ impl SimulatedWorld {
             }
             surveys.push(Some(survey));
         }
+        self.damage.decide(&mut self.tally.outcomes, |place| outcome_of(disks, &surveys, place))?;
         let is_reported = |survey: &Option<LogSurvey>| survey.as_ref().is_some_and(LogSurvey::is_reported);
         let is_refused = surveys.iter().any(is_reported);
         let definitions = surveys.pop().flatten();

@@ -1,5 +1,6 @@
 //! Reports: what happened in a run, and the violation that ended it.
 
+use crate::damage_ledger::DamageOutcomes;
 use crate::limits::TRACE_LINES_SHOWN;
 use crate::settings::Settings;
 use std::fmt::{self, Display, Formatter};
@@ -79,6 +80,8 @@ pub struct Tally {
     pub full_disks: u64,
     /// Places of disks that were damaged while it was down.
     pub damages: u64,
+    /// What has become of these places, and of those that were damaged while it ran.
+    pub outcomes: DamageOutcomes,
     /// Footers that were damaged or stale before a start.
     pub spoiled_footers: u64,
     /// Frames that were damaged while it ran.
@@ -102,6 +105,8 @@ pub struct Tally {
     pub runs_moving: u64,
     /// Messages that starts without what was missing have lost.
     pub lost: u64,
+    /// Of these, those of frames that were cut off, as nothing said that they had been durable.
+    pub lost_unproven: u64,
     /// Deliveries of messages that were published before a crash.
     pub recovered: u64,
     /// Ticks of shards.
@@ -123,8 +128,8 @@ impl std::ops::AddAssign for Tally {
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
-            forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages spoiled_footers flips flips_named flips_unpassed scrub_reports journal_reports refused_starts lossy_starts reshardings moved
-            runs_moving lost recovered ticks
+            forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages outcomes spoiled_footers flips flips_named flips_unpassed scrub_reports journal_reports refused_starts lossy_starts reshardings moved
+            runs_moving lost lost_unproven recovered ticks
         }
     }
 }
@@ -157,7 +162,7 @@ impl Display for Tally {
                 f,
                 "{crashes} crashes, {clean_stops} stops, {disk_failures} ends for a failed disk ({} of them for a spill disk), {} with {} confirmed messages in doubt, {} \
                  deliveries of what was published before; {full_disks} disks and {} spill disks full, {damages} places damaged, {} while it ran ({} of them named, {} in lives that ended before), {} footers damaged or stale, {} found by the scrub ({} of definitions), {refused_starts} starts refused, \
-                 {lossy_starts} without {} messages that were damaged, {} with another number of shards; {} messages moved, \
+                 {lossy_starts} without {} messages that were damaged ({} of them in frames that nothing proves), {} with another number of shards; {} messages moved, \
                  in {} runs; ",
                 self.spill_failures,
                 self.relaxed_ends,
@@ -171,10 +176,14 @@ impl Display for Tally {
                 self.scrub_reports,
                 self.journal_reports,
                 self.lost,
+                self.lost_unproven,
                 self.reshardings,
                 self.moved,
                 self.runs_moving
             )?;
+        }
+        if self.outcomes.sum() > 0 {
+            write!(f, "of the places that were damaged: {}; ", self.outcomes)?;
         }
         write!(f, "{} ticks; digest {:016x}", self.ticks, self.digest)
     }

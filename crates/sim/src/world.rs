@@ -5,6 +5,7 @@
 use crate::broker_disks::CrashKind;
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientConnection;
+use crate::damage_ledger::DamageLedger;
 use crate::faults::Faults;
 use crate::footer_checks::StaleFooters;
 use crate::limits::{FEDERATION_HEAP_BYTES_MAX, SCRATCH_BYTES, SHARD_HEAP_BYTES_LEFT_MAX};
@@ -76,6 +77,8 @@ pub struct SimulatedWorld {
     pub is_ending: bool,
     /// Footers that disks had before.
     pub stale_footers: StaleFooters,
+    /// Places that were damaged, and whose outcome is not known.
+    pub damage: DamageLedger,
     uids: u64,
 }
 
@@ -95,6 +98,7 @@ impl SimulatedWorld {
             tally: Tally::default(),
             is_ending: false,
             stale_footers: StaleFooters::default(),
+            damage: DamageLedger::default(),
             uids: 0,
             settings,
         };

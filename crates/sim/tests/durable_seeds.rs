@@ -37,6 +37,14 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.runs_moving / 5,
     ];
     assert!(!sums.contains(&0), "{sum:?}");
+    // Each place that was damaged is named, or it is known why nothing has to name it; and each reason occurs.
+    let outcomes = sum.outcomes;
+    assert_eq!((outcomes.sum(), outcomes.silent), (sum.damages + sum.flips, 0), "{outcomes}");
+    let met =
+        [outcomes.named_by_scrub, outcomes.named_by_start, outcomes.cut_off, outcomes.padding, outcomes.given_back];
+    assert!(!met.contains(&0), "{outcomes}");
+    let (named, cut_off) = (outcomes.named_by_scrub + outcomes.named_by_start, outcomes.cut_off);
+    assert!(named > cut_off, "most damage can be told from torn writes: {outcomes}");
     // Most lives end before a scrub has gone through a log twice. Of what is damaged in others it names most: the rest is given
     // back first, or lies where writes go astray or reads fail, where nothing is certain.
     let passed = sum.flips - sum.flips_unpassed;

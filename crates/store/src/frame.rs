@@ -127,6 +127,12 @@ impl<'a> Frame<'a> {
         Frame::parse(Frame::whole(bytes).ok()?)
     }
 
+    /// The header at the front of `bytes` as it seems to be, if it begins like one.
+    pub(crate) fn read_header_unchecked(bytes: &[u8]) -> Option<FrameHeader> {
+        let header = bytes.get(..FRAME_HEADER_BYTES).filter(|header| header.starts_with(&MAGIC.to_le_bytes()))?;
+        Frame::parse(header).map(|frame| frame.header)
+    }
+
     /// The bytes of the frame that begins here, by its length.
     fn whole(bytes: &'a [u8]) -> Result<&'a [u8], FrameFault> {
         let Some(header) = bytes.get(..FRAME_HEADER_BYTES) else { return Err(FrameFault::Cut(FRAME_HEADER_BYTES)) };

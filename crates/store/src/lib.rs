@@ -53,6 +53,6 @@ pub use message_log::{
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
 pub use recovery::{FoundMessage, FoundPage, LiveTotals, RecoveredLog, RecoverySink, recover};
 pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
-pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, scan};
+pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, UnreadableEnd, scan};
 pub use scrub::{Scrub, ScrubCounts, ScrubOptions, ScrubbedDamage};
 pub use segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault, SegmentStart};

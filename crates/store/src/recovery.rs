@@ -21,7 +21,7 @@ use crate::limits::BLOCK_BYTES;
 use crate::live_runs::{LiveRun, LiveRuns};
 use crate::log_writer::LogEnd;
 use crate::record::{Record, StoredMessage};
-use crate::scan::{Damage, OnDamage, RecordVisitor, ScanError, SegmentReader, scan};
+use crate::scan::{Damage, OnDamage, RecordVisitor, ScanError, SegmentReader, UnreadableEnd, scan};
 use found_runs::FoundRun;
 use live_index::{IndexedQueue, LiveQueues};
 use loading::{LoadedLevel, Loading};
@@ -135,6 +135,8 @@ pub struct RecoveredLog {
     pub frames: u64,
     /// Frames behind the log's end that had been written and not been durable, in segments that were read.
     pub torn_frames: u64,
+    /// Where it ends, if a frame begins there that cannot be read.
+    pub unreadable_end: Option<UnreadableEnd>,
     pub damage: Vec<Damage>,
     /// Segments whose footers were read in place of their frames.
     pub footers_used: u64,
@@ -169,6 +171,7 @@ impl From<LogEnd> for RecoveredLog {
             messages: 0,
             frames: 0,
             torn_frames: 0,
+            unreadable_end: None,
             damage: Vec::new(),
             footers_used: 0,
             footers: Vec::new(),
@@ -204,6 +207,7 @@ pub fn recover<S: RecoverySink>(
         has_open_commit: live.has_open_commit,
         frames: result.frames,
         torn_frames: result.torn_frames,
+        unreadable_end: result.unreadable_end,
         damage: result.damage,
         footers_used: result.footers_used,
         footers,

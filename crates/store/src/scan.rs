@@ -65,6 +65,25 @@ impl fmt::Display for Damage {
     }
 }
 
+/// Where a log ends in a frame that cannot be read, and nothing says that it had been durable: its write was under way when the
+/// process or the power failed, or it is the last one, and damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnreadableEnd {
+    pub segment: SegmentId,
+    pub block: Block,
+}
+
+impl fmt::Display for UnreadableEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnreadableEnd { segment, block } = self;
+        write!(
+            f,
+            "{segment} ends at block {} in a frame that cannot be read: it was being written when the broker ended, or is damaged",
+            block.0
+        )
+    }
+}
+
 /// What to do about damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnDamage {
@@ -147,6 +166,8 @@ pub struct ScanResult {
     pub frames: u64,
     /// Frames behind the log's end that had been written and not been durable.
     pub torn_frames: u64,
+    /// Where the log ends, if a frame begins there that cannot be read.
+    pub unreadable_end: Option<UnreadableEnd>,
     pub damage: Vec<Damage>,
     /// Segments that were passed over.
     pub footers_used: u64,
@@ -205,7 +226,7 @@ pub fn scan(
             None => scan.read_segment(place, &mut buffer)?,
         };
     }
-    scan.end_log()?;
+    let unreadable_end = scan.end_log()?;
     let Scan { mut chain, segments, frames, torn_frames, damage, footers_used, .. } = scan;
     chain.synced = FrameSequence(chain.next.0 - 1);
     // Segments are used in their order: what is unused behind the last one was made ahead.
@@ -215,7 +236,7 @@ pub fn scan(
     let headerless = used.iter().filter(|segment| segment.header.is_none()).map(|segment| segment.id.number).collect();
     let segments = used.iter().filter_map(|segment| segment.start).collect();
     let end = LogEnd { chain, next_segment, segments, headerless, unused, is_start_implied };
-    Ok(ScanResult { end, frames, torn_frames, damage, footers_used })
+    Ok(ScanResult { end, frames, torn_frames, unreadable_end, damage, footers_used })
 }
 
 /// Where the log begins: the header of its last segment knows best. If that one was given back since, behind it.
@@ -271,6 +292,8 @@ struct Place {
 struct Search {
     /// Where it would have begun.
     from: Place,
+    /// There is one that cannot be read.
+    is_unreadable: bool,
     /// The first frame behind it, which is the next one if the missing ones prove to have been durable.
     resume: Option<(Place, FrameHeader)>,
     /// Frames that were found.
@@ -358,8 +381,17 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
                     frame.header.blocks()
                 }
                 // Zeros, a torn frame, or a frame of the segment's life under another number.
-                Ok(_) | Err(FrameFault::Cut(_) | FrameFault::NoFrame | FrameFault::Checksum) => {
+                Ok(_) | Err(FrameFault::NoFrame) => {
                     self.miss(Place { segment, block });
+                    1
+                }
+                Err(FrameFault::Cut(_) | FrameFault::Checksum) => {
+                    let is_first = self.search.is_none();
+                    self.miss(Place { segment, block });
+                    let header = Frame::read_header_unchecked(bytes).filter(|header| self.is_own(id, header));
+                    if let Some(search) = self.search.as_mut().filter(|_| is_first && header.is_some()) {
+                        search.is_unreadable = true;
+                    }
                     1
                 }
             };
@@ -384,7 +416,8 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
     /// The next frame is not here.
     fn miss(&mut self, from: Place) {
         if self.search.is_none() {
-            self.search = Some(Search { from, resume: None, frames: 0, synced: FrameSequence(0) });
+            self.search =
+                Some(Search { from, is_unreadable: false, resume: None, frames: 0, synced: FrameSequence(0) });
         }
     }
 
@@ -463,10 +496,14 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         Ok(())
     }
 
-    /// Nothing follows. Some of what is missing had been durable, or nothing; behind that the log ends.
-    fn end_log(&mut self) -> Result<(), ScanError> {
-        let Some(search) = &self.search else { return Ok(()) };
+    /// Nothing follows. Some of what is missing had been durable, or nothing; behind that the log ends. Returns where a frame begins
+    /// that cannot be read, if it was not durable.
+    fn end_log(&mut self) -> Result<Option<UnreadableEnd>, ScanError> {
+        let Some(search) = &self.search else { return Ok(None) };
         let (synced, frames) = (search.synced, search.frames);
+        let Place { segment, block } = search.from;
+        let end = UnreadableEnd { segment: self.segments[segment].id, block: Block(block) };
+        let end = Some(end).filter(|_| search.is_unreadable && synced < self.chain.next);
         if synced >= self.chain.next {
             self.report(synced.next())?;
             // Nothing can be read that would say how the last of them ended.
@@ -474,7 +511,7 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
             self.torn_frames += frames;
         }
         self.end_search();
-        Ok(())
+        Ok(end)
     }
 
     /// The log goes on, or is at its end: what was found in searching was a write under way.

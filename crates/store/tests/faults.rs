@@ -6,7 +6,7 @@ use store::limits::{BLOCK_BYTES, MARK_DELAY_US, SEGMENT_BYTES_MIN};
 use store::{
     AlignedBuffer, Block, Completion, Damage, DiskError, DiskErrorKind, FrameHeader, FrameSequence, GroupNumber,
     LogEnd, LogEvent, LogId, LogWriter, OnDamage, Record, RecordVisitor, Request, ScanError, ScanResult, SegmentHeader,
-    SegmentId, SegmentNumber, SegmentReader, SegmentStart, StoreTag, scan,
+    SegmentId, SegmentNumber, SegmentReader, SegmentStart, StoreTag, UnreadableEnd, scan,
 };
 
 const STORE: StoreTag = StoreTag(0xabcd);
@@ -343,9 +343,13 @@ fn with_later_syncs_all_that_was_synced_is_there_and_nothing_is_called_damage() 
     assert!(lost > seeds() / 2 && torn > seeds() / 4, "the faults happened");
 }
 
+/// Without these bytes of its header a frame is not known as one of its segment: magic number, format, kind, flags and log; segment;
+/// store.
+const UNKNOWN_AS_FRAME: [std::ops::Range<usize>; 3] = [0..12, 16..24, 60..64];
+
 #[test]
 fn a_flipped_bit_in_what_a_later_frame_proves_is_damage_and_the_rest_is_read() {
-    let (mut told, mut last) = (0, 0);
+    let (mut told, mut last, mut ends_told) = (0, 0, 0);
     for seed in 0..seeds() {
         let (mut world, end) = lives(seed);
         let (_, before) = read(&world.segments, OnDamage::Fail);
@@ -365,6 +369,10 @@ fn a_flipped_bit_in_what_a_later_frame_proves_is_damage_and_the_rest_is_read() {
             last += 1;
             assert_eq!(after.numbers(), kept, "seed {seed}: the log ends before it");
             assert!(result.end.chain.next <= frame.sequence && frame.sequence < end.chain.next, "seed {seed}");
+            let place = UnreadableEnd { segment: SegmentId { log: LOG, number: frame.segment }, block: frame.block };
+            let is_known = !UNKNOWN_AS_FRAME.iter().any(|bytes| bytes.contains(&byte));
+            assert_eq!(result.unreadable_end, Some(place).filter(|_| is_known), "seed {seed}: byte {byte}");
+            ends_told += u64::from(is_known);
             continue;
         }
         told += 1;
@@ -383,7 +391,10 @@ fn a_flipped_bit_in_what_a_later_frame_proves_is_damage_and_the_rest_is_read() {
         assert_eq!(strict, Err(ScanError::Damaged(damage)), "seed {seed}");
         assert!(frame.blocks >= 1);
     }
-    println!("{told} flips told as damage, {last} in frames that nothing proves");
+    println!(
+        "{told} flips told as damage, {last} in frames that nothing proves, {ends_told} of which are the end that is told"
+    );
+    assert!(ends_told > last / 2, "the last frame is told to be unreadable");
     assert!(told > seeds() / 4 && told > 2 * last, "the faults happened");
 }
 

@@ -45,6 +45,7 @@ pub fn check(store: &StoppedStore) -> StoreReport {
             Ok((counts, result)) => {
                 rows.push(row(log, &counts, &result));
                 notes.extend(counts.footers.wrong);
+                notes.extend(result.unreadable_end.map(|end| end.to_string()));
                 faults.extend(result.damage.iter().map(|damage| log.describe(damage)));
                 // The first one has the definitions.
                 if number > 0 && !result.damage.is_empty() {

@@ -139,6 +139,59 @@ fn everything_but(broker: &StoredBroker, lost: &[u8]) {
     client.close().expect("closed");
 }
 
+/// The last frame of each log.
+#[derive(Default)]
+struct LastFrames(BTreeMap<LogId, (SegmentId, Block)>);
+
+impl RecordVisitor for LastFrames {
+    fn on_frame(&mut self, segment: SegmentId, block: Block, _header: &FrameHeader) {
+        self.0.insert(segment.log, (segment, block));
+    }
+    fn on_record(&mut self, _record: Record<'_>) {}
+    fn on_damage(&mut self, damage: &Damage) {
+        panic!("{damage}");
+    }
+}
+
+/// Nothing says that the last frame of a log had been durable: whether it is damaged or was torn cannot be told, and that it is
+/// there is.
+#[test]
+fn a_last_frame_that_cannot_be_read_is_told_and_holds_no_start_up() {
+    let folder = TestStateFolder::new("last-flipped");
+    fill(&folder);
+    let text = folder.text("store.toml");
+    let id = text.lines().find_map(|line| line.strip_prefix("id = \"")).expect("its id").trim_end_matches('"');
+    let store = StoreTag::of(u128::from_str_radix(id, 16).expect("hexadecimal"));
+    let mut files = SegmentFolder::open(&folder.path("log")).expect("a folder");
+    let mut last = LastFrames::default();
+    for log in files.logs().expect("logs") {
+        let segments = files.segments(log).expect("segments");
+        scan(LogEnd::empty(store, log).chain, segments, OnDamage::Fail, &mut files, &mut last).expect("a sound log");
+    }
+    // A mark, which says when it was written.
+    let &(segment, block) = last.0.values().next().expect("a log with frames");
+    let file = OpenOptions::new().read(true).write(true).open(files.segment_path(segment)).expect("a segment");
+    let at = u64::from(block.0) * BLOCK_BYTES as u64 + 41;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("read");
+    file.write_all_at(&[byte[0] ^ 0x10], at).expect("written");
+    drop(files);
+
+    let end = format!("{segment} ends at block {} in a frame that cannot be read", block.0);
+    let check = harrier().args(["store", "check"]).arg(folder.path("")).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&check.stderr);
+    assert!(check.status.success() && errors.contains(&end), "{}: {errors}", check.status);
+    let broker = StoredBroker::start(&folder, &[]);
+    let told = broker.start_log.lines().find(|line| line.contains(&end)).expect("it is told");
+    assert!(told.contains("\"level\":\"INFO\""), "{told}");
+    everything_but(&broker, &[]);
+    broker.terminate();
+    // This life has begun a segment behind it.
+    let broker = StoredBroker::start(&folder, &[]);
+    assert!(!broker.start_log.contains(&end), "{}", broker.start_log);
+    broker.terminate();
+}
+
 #[test]
 fn a_kill_while_damage_is_left_out_loses_nothing_else() {
     let damaged = TestStateFolder::new("flipped-killed");

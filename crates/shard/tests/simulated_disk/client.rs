@@ -6,7 +6,7 @@ use session::{BodyOut, Event, Inbound, Outbound, PublishHead, SessionLimits};
 use shard::Shard;
 use slab::{Pool, PoolOptions};
 use std::time::Instant;
-use wire::method::{Method, basic, confirm, connection};
+use wire::method::{Method, basic, confirm, connection, tx};
 use wire::{ChannelNumber, DeliveryTag, Properties, ShortStr, Table, TableRef, Value};
 
 pub const CHANNEL: ChannelNumber = ChannelNumber(1);
@@ -20,6 +20,10 @@ pub struct StoredClient {
     kept: Vec<u8>,
     pool: Pool,
     is_open: bool,
+    /// Its channel has transactions, and no confirms.
+    pub transacts: bool,
+    /// How many commits were answered.
+    pub committed: u64,
     /// The tag of the last publish that was confirmed.
     pub confirmed: u64,
     /// The numbers of messages that it got, and whether they were delivered before.
@@ -38,6 +42,7 @@ enum Step {
     OpenChannel,
     Open,
     Confirmed(DeliveryTag),
+    Committed,
     Got(u64, bool),
     None,
     Blocked(Option<String>),
@@ -53,6 +58,7 @@ fn step_of(event: Event<'_>) -> Step {
         Event::ChannelOpened { .. } => Step::Open,
         Event::Method { method: Method::BasicAck(ack), .. } => Step::Confirmed(ack.delivery_tag),
         Event::Method { method: Method::BasicGetEmpty(_), .. } => Step::None,
+        Event::Method { method: Method::TxCommitOk(_), .. } => Step::Committed,
         Event::Method { .. } => Step::Other,
         Event::GetOk { redelivered, body, .. } => {
             let number = body.bytes()[..8].try_into().expect("eight bytes");
@@ -81,6 +87,8 @@ impl StoredClient {
             kept: Vec::new(),
             pool,
             is_open: false,
+            transacts: false,
+            committed: 0,
             confirmed: 0,
             got: Vec::new(),
             found_none: false,
@@ -164,12 +172,16 @@ impl StoredClient {
             Step::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(CHANNEL)),
             Step::Open => {
                 self.is_open = true;
-                out.method(pool, CHANNEL, &confirm::Select { no_wait: false }.into());
+                match self.transacts {
+                    true => out.method(pool, CHANNEL, &tx::Select {}.into()),
+                    false => out.method(pool, CHANNEL, &confirm::Select { no_wait: false }.into()),
+                }
             }
             Step::Confirmed(DeliveryTag(tag)) => {
                 assert!(tag > self.confirmed, "confirms come in their order");
                 self.confirmed = tag;
             }
+            Step::Committed => self.committed += 1,
             Step::Got(number, redelivered) => self.got.push((number, redelivered)),
             Step::None => self.found_none = true,
             Step::Blocked(reason) => self.blocked = reason,

@@ -209,7 +209,7 @@ impl FeatureWorkload {
         self.check_damage_lines(world);
         self.troubles.forget_failure();
         self.troubles.forget_spills();
-        self.live_damage.end_flips(&mut world.tally);
+        self.live_damage.end_flips(&mut world.tally, &mut world.damage);
         self.live_damage = LiveDamage::default();
         let mut plan = durable.draw_restart(&mut world.chance);
         if let Some(reshard) = durable.draw_reshard(world.settings.shards[0], &mut world.chance) {
@@ -226,7 +226,9 @@ impl FeatureWorkload {
         // A start in spite of damage says more than a scrub would.
         error_lines::take();
         if !lost.is_empty() {
-            world.tally.lost += self.model.lose(&lost, &world.brokers[0]);
+            let owed = self.model.lose(&lost, &world.brokers[0]);
+            world.tally.lost += owed.messages;
+            world.tally.lost_unproven += owed.unproven;
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use super::FeatureWorkload;
 use crate::broker_disks::BrokerDisks;
+use crate::damage_ledger::{DamageKind, DamageLedger, DamageOutcome, PlacedDamage};
 use crate::error_lines::{self, ErrorLine};
-use crate::log_survey::{LogSurvey, survey};
+use crate::log_survey::{LogSurvey, outcome_of, survey};
 use crate::tally::Tally;
 use crate::world::SimulatedWorld;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,8 @@ const PASSES_UNTIL_READ: u64 = 2;
 /// A place that was damaged.
 struct Flip {
     segment: SegmentId,
-    block: Block,
+    /// The blocks of the frame in which bits were flipped, one for each.
+    blocks: Vec<Block>,
     /// How many passes had ended then, and how many have by now.
     since: u64,
     passes: u64,
@@ -63,11 +65,20 @@ impl LiveDamage {
     }
 
     /// The broker's life, or the damage, ends: counts what has become of the places.
-    pub fn end_flips(&mut self, tally: &mut Tally) {
+    ///
+    /// What becomes of those that the scrub has not named is told by the next start.
+    pub fn end_flips(&mut self, tally: &mut Tally, damage: &mut DamageLedger) {
         for (place, flip) in std::mem::take(&mut self.flips) {
             let is_named = self.named.contains(&place);
-            tally.flips_named += u64::from(is_named);
-            tally.flips_unpassed += u64::from(!is_named && !flip.is_passed());
+            let flips = flip.blocks.len() as u64;
+            if is_named {
+                tally.flips_named += flips;
+                (0..flips).for_each(|_| tally.outcomes.count(DamageOutcome::NamedByScrub));
+                continue;
+            }
+            tally.flips_unpassed += if flip.is_passed() { 0 } else { flips };
+            let (disk, segment, kind) = (place.0, flip.segment, DamageKind::FlippedBit);
+            flip.blocks.iter().for_each(|&block| damage.add(PlacedDamage { disk, segment, block, kind }));
         }
     }
 }
@@ -126,7 +137,10 @@ impl FeatureWorkload {
         let sequence = frame.header.sequence;
         // Damaged once more, a bit may be as it was: what counts is what the next pass reads.
         disk.with(|disk| disk.take_scrubbed(frame.segment, block));
-        let flip = Flip { segment: frame.segment, block, since: passes, passes, read_in: None };
+        let before = self.live_damage.flips.remove(&(at, sequence));
+        let mut blocks = before.map(|flip| flip.blocks).unwrap_or_default();
+        blocks.push(block);
+        let flip = Flip { segment: frame.segment, blocks, since: passes, passes, read_in: None };
         self.live_damage.flips.insert((at, sequence), flip);
         world.tally.flips += 1;
         world
@@ -145,20 +159,33 @@ impl FeatureWorkload {
             if flip.read_in.is_some() {
                 continue;
             }
-            let is_read = disk.with(|disk| disk.take_scrubbed(flip.segment, flip.block));
+            let Some(&block) = flip.blocks.last() else { continue };
+            let is_read = disk.with(|disk| disk.take_scrubbed(flip.segment, block));
             // The pass that was under way may have come to the segment before.
             flip.read_in = Some(passes).filter(|&passes| is_read && passes > flip.since + 1);
         }
     }
 
-    /// The disks are about to be mended.
+    /// The disks are about to be mended. What a start would make of their damage is looked at before.
     pub fn note_damage(&mut self, world: &mut SimulatedWorld) {
-        let Some(disks) = world.brokers[0].disks.as_ref() else { return };
-        for (at, disk) in disks.all().enumerate().filter(|(_, disk)| disk.peek(|disk| !disk.damage().is_empty())) {
-            let Ok(survey) = survey(disks, at, disk) else { continue };
-            self.live_damage.mended.extend(survey.lost_frames().map(|frame| (at, frame)));
+        let Some(disks) = world.brokers[0].disks.clone() else { return };
+        self.live_damage.end_flips(&mut world.tally, &mut world.damage);
+        let mut surveys = Vec::new();
+        for (at, disk) in disks.all().enumerate() {
+            let is_damaged = disk.peek(|disk| !disk.damage().is_empty());
+            let survey = match is_damaged.then(|| survey(&disks, at, disk)).transpose() {
+                Ok(survey) => survey,
+                Err(why) => return world.trace.fail(format!("disk {at}: {why}")),
+            };
+            let lost = survey.iter().flat_map(LogSurvey::lost_frames).map(|frame| (at, frame));
+            self.live_damage.mended.extend(lost);
+            surveys.push(survey);
         }
-        self.live_damage.end_flips(&mut world.tally);
+        if let Err(violation) =
+            world.damage.decide(&mut world.tally.outcomes, |place| outcome_of(&disks, &surveys, place))
+        {
+            world.trace.fail(violation);
+        }
     }
 
     /// Whether writes of a disk may lie elsewhere.
@@ -243,7 +270,7 @@ mod tests {
     #[test]
     fn damage_is_due_two_passes_later_and_in_the_segment_that_is_filled_once_one_has_read_it() {
         let segment = SegmentId { log: LogId(0), number: SegmentNumber(1) };
-        let mut flip = Flip { segment, block: Block(3), since: 4, passes: 4, read_in: None };
+        let mut flip = Flip { segment, blocks: vec![Block(3)], since: 4, passes: 4, read_in: None };
         assert_eq!([5, 6].map(|passes| flip.is_due(passes, false)), [false, true]);
         assert_eq!([6, 60].map(|passes| flip.is_due(passes, true)), [false, false]);
         flip.read_in = Some(7);
