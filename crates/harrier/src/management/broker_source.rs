@@ -6,7 +6,7 @@ use crate::management::ManagedBroker;
 use crate::management::catalog_follower::{CatalogFollower, ReplicaDemand};
 use crate::management::clock::{now, now_ms};
 use crate::management::live_tables::{LiveTables, add};
-use crate::management::log_totals::io_counts;
+use crate::management::log_totals::{disk_messages, io_counts};
 use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
 use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::parameter_links::ParameterLinks;
@@ -413,6 +413,7 @@ impl Source for BrokerSource {
             failed: whole(|all| all.logins.refused).saturating_sub(self.amqp_logins_reset.failed),
             succeeded: whole(|all| all.logins.accepted).saturating_sub(self.amqp_logins_reset.succeeded),
         };
+        let (disk_reads, disk_writes) = disk_messages(|of| all(self.tables.totals(), round, of));
         use broker::DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
         BrokerCounts {
             waiting,
@@ -464,6 +465,8 @@ impl Source for BrokerSource {
                 message_bytes: whole(|all| all.waiting_bytes),
                 ..NodeResources::default()
             },
+            disk_reads,
+            disk_writes,
             sums: self.tables.sums(),
             io: io_counts(|of| all(self.tables.totals(), round, of)),
             resource_rates: self.resources.rates(),
