@@ -474,7 +474,6 @@ impl Source for BrokerSource {
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
             logins: vec![amqp_logins, self.http_logins],
-            ..BrokerCounts::default()
         }
     }
 
