@@ -138,7 +138,6 @@ pub struct MessageLog<M> {
     fetcher: Fetcher<M>,
     is_volatile: bool,
     moved: MovedCounts,
-    messages_fetched: u64,
     /// The oldest segment, if something of it cannot be read and hence not be moved.
     unmovable: Option<SegmentNumber>,
     /// Messages that cannot be read, to be told.
@@ -192,7 +191,6 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             fetcher: Fetcher::default(),
             is_volatile: options.is_volatile,
             moved: MovedCounts::default(),
-            messages_fetched: 0,
             unmovable: None,
             lost: VecDeque::new(),
             scrub: Scrub::default(),
@@ -469,7 +467,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             messages_written: self.segments.added() - self.moved.messages,
             messages_moved: self.moved.messages,
             bytes_moved: self.moved.bytes,
-            messages_fetched: self.messages_fetched,
+            messages_fetched: self.fetcher.messages(),
             bytes_scrubbed: self.scrub.counts().bytes,
             scrubs_done: self.scrub.counts().passes,
             scrub_pass_bytes: self.scrub.counts().pass_bytes,

@@ -29,12 +29,10 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 
     /// The next fetch that has everything. `build` makes a message of what was read.
     pub fn take_fetched(&mut self, mut build: impl FnMut(&StoredMessage<'_>) -> M) -> Option<Fetched<M>> {
-        let Self { list, queues, segments, writer, fetcher, messages_fetched, .. } = self;
+        let Self { list, queues, segments, writer, fetcher, .. } = self;
         let readable = segments.group() - u64::from(writer.is_writing());
         let mut sources = Sources { list, queues, segments, readable };
-        let fetched = fetcher.advance(&mut sources, &mut build)?;
-        *messages_fetched += fetched.messages.len() as u64;
-        Some(fetched)
+        fetcher.advance(&mut sources, &mut build)
     }
 
     /// Whether [`MessageLog::take_fetched`] may have something.
