@@ -6,7 +6,7 @@
 use crate::json_table::table_of_json;
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
 use crate::vhost_notes::{VHOST_NOTES, VHOSTS};
-use crate::{DefinitionsFault, Json, UnusedSections};
+use crate::{DefinitionsFault, Json, KeptSections};
 use catalog::QUEUE_TYPE;
 use catalog::{
     ExchangeKind, Name, Password, Permission, Policy, ResourceKind, TopicPermission, UserLimits, VhostLimits,
@@ -171,7 +171,7 @@ impl DefinitionsFile {
         let is_kept = |key: &str| key == "name" || VHOST_NOTES.iter().any(|note| note.key() == key);
         let notes: Vec<_> = fields.iter().filter(|(key, _)| is_kept(key)).cloned().collect();
         if notes.len() > 1 {
-            let mut kept = UnusedSections(std::mem::take(&mut self.kept));
+            let mut kept = KeptSections(std::mem::take(&mut self.kept));
             kept.put(VHOSTS, &["name"], Json::Object(notes));
             self.kept = kept.0;
         }

@@ -24,11 +24,11 @@ mod journal_record;
 mod journal_replay;
 mod json;
 mod json_table;
+mod kept_sections;
 pub mod limits;
 mod load;
 mod restore;
 mod rules;
-mod unused_sections;
 mod vhost_notes;
 mod write;
 
@@ -43,8 +43,8 @@ pub use journal_record::{DurableBinding, DurableExchange, DurableQueue, JournalR
 pub use journal_replay::JournalReplay;
 pub use json::Json;
 pub use json_table::{table_of_json, table_to_json};
+pub use kept_sections::KeptSections;
 pub use restore::RestoreFault;
-pub use unused_sections::UnusedSections;
 pub use vhost_notes::{VHOST_NOTES, VhostNote};
 pub use write::{snapshot, write};
 

@@ -4,7 +4,7 @@
 //! Owns:   their order, and which shard each queue lives on.
 
 use crate::file::{DefinedBinding, DefinedExchange, DefinedQueue, DefinitionsFile, Located, UserEntry};
-use crate::{DefinitionsFault, UnusedSections};
+use crate::{DefinitionsFault, KeptSections};
 use catalog::{Catalog, Definition, Name, Refusal, ShardId, UserLimits, VhostId};
 
 /// Takes definitions in, and keeps them.
@@ -142,7 +142,7 @@ impl DefinitionsFile {
     }
 
     /// What is kept as it is written.
-    pub fn kept(&self) -> UnusedSections {
-        UnusedSections(self.kept.clone())
+    pub fn kept(&self) -> KeptSections {
+        KeptSections(self.kept.clone())
     }
 }

@@ -1,8 +1,8 @@
 //! What operators note about a virtual host: it has no effect on messages, and goes into the next export.
 //!
-//! Owns: the keys. They are kept among the sections without an effect, as entries of `vhosts`.
+//! Owns: the keys. They are among the kept sections, as entries of `vhosts`.
 
-use crate::{Json, UnusedSections};
+use crate::{Json, KeptSections};
 
 /// The section of the notes.
 pub(crate) const VHOSTS: &str = "vhosts";
@@ -44,7 +44,7 @@ impl VhostNote {
     }
 }
 
-impl UnusedSections {
+impl KeptSections {
     /// What is noted about a virtual host: keys and values.
     pub fn vhost_notes(&self, vhost: &str) -> impl Iterator<Item = (&str, &Json)> {
         let of_vhost = |entry: &&Json| entry.get("name") == Some(&Json::text(vhost));

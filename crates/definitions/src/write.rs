@@ -7,11 +7,11 @@
 use crate::file::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::json_table::table_to_json;
 use crate::rules::MAX_QUEUE_BYTES;
-use crate::{Json, UnusedSections};
+use crate::{Json, KeptSections};
 use catalog::{BindingDestination, Catalog, Password, QueueType, VhostId, VhostLimits};
 
 /// What a catalog holds, as the text of a file; what was `kept` goes with it. `salt` is drawn for each plain password.
-pub fn write(catalog: &Catalog, kept: &UnusedSections, version: &str, salt: impl FnMut() -> [u8; 4]) -> String {
+pub fn write(catalog: &Catalog, kept: &KeptSections, version: &str, salt: impl FnMut() -> [u8; 4]) -> String {
     snapshot(catalog, None, kept, version, salt).page()
 }
 
@@ -20,7 +20,7 @@ pub fn write(catalog: &Catalog, kept: &UnusedSections, version: &str, salt: impl
 pub fn snapshot(
     catalog: &Catalog,
     only: Option<VhostId>,
-    kept: &UnusedSections,
+    kept: &KeptSections,
     version: &str,
     mut salt: impl FnMut() -> [u8; 4],
 ) -> Json {

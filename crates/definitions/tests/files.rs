@@ -1,7 +1,7 @@
 //! Files of definitions: RabbitMQ's own, what is wrong with others, and that what is written is read.
 
 use catalog::{ApplyTo, Catalog, CatalogLimits, Definition, LoginRefused, PermissionKind, VhostLimits};
-use definitions::{UnusedSections, read, write};
+use definitions::{KeptSections, read, write};
 
 const RABBITMQ: &[u8] = include_bytes!("data/rabbitmq-3.10.8.json");
 
@@ -162,7 +162,7 @@ fn exchanges_of_further_types_are_read_and_written() {
     let hash = exchange("h", "x-consistent-hash", "\"hash-header\": \"account\"");
     let delayed = exchange("d", "x-delayed-message", "\"x-delayed-type\": \"topic\"");
     let (catalog, _) = load(file([hash.clone(), delayed], "3").as_bytes()).expect("sound");
-    let text = write(&catalog, &UnusedSections::default(), "0", || [1, 2, 3, 4]);
+    let text = write(&catalog, &KeptSections::default(), "0", || [1, 2, 3, 4]);
     let (again, _) = load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let kinds = |catalog: &Catalog| {
         let named = catalog.exchanges().filter(|(_, exchange)| exchange.name.len() == 1);

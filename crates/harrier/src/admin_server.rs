@@ -14,8 +14,8 @@ mod store;
 pub use links::FederationAdmin;
 
 use crate::greeting;
-use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::initial_definitions::salted;
+use crate::kept_definitions::KeptDefinitions;
 use crate::management::BrokerManagement;
 use crate::stated_definitions::StatedDefinitions;
 use body_uploads::BodyUploads;
@@ -80,7 +80,7 @@ const COMMANDS: [(&str, &[&str], CommandHandler); 12] = [
 /// Executes admin requests.
 pub struct AdminServer {
     operator: AdminHandle,
-    ineffective: IneffectiveDefinitions,
+    kept: KeptDefinitions,
     federation: FederationAdmin,
     /// Without a store there is nothing to copy.
     store: Option<StoreBackup>,
@@ -93,12 +93,12 @@ impl AdminServer {
     /// A server for the broker of this operator.
     pub fn new(
         operator: AdminHandle,
-        kept: IneffectiveDefinitions,
+        kept: KeptDefinitions,
         federation: FederationAdmin,
         management: BrokerManagement,
     ) -> Self {
         let (stated, uploads) = (StatedDefinitions::default(), BodyUploads::default());
-        AdminServer { operator, ineffective: kept, federation, store: None, management, stated, uploads }
+        AdminServer { operator, kept, federation, store: None, management, stated, uploads }
     }
 
     /// Tells administrators what the configuration states.
@@ -204,7 +204,7 @@ impl AdminServer {
     /// All definitions, or those of one virtual host.
     fn definitions(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let vhost = asked.text("vhost")?.map(str::to_owned);
-        let kept = self.ineffective.get();
+        let kept = self.kept.get();
         let seen = self.operator.with_catalog(move |catalog| {
             let only = match &vhost {
                 None => None,

@@ -3,7 +3,7 @@
 use crate::admin_server::{AdminServer, FederationAdmin};
 use crate::default_folder::default_folder;
 use crate::dialler::Dialler;
-use crate::ineffective_definitions::IneffectiveDefinitions;
+use crate::kept_definitions::KeptDefinitions;
 use crate::management::{BrokerManagement, ClusterIdentity, ManagedBroker};
 use crate::options::options;
 use crate::own_process::OwnProcess;
@@ -13,7 +13,7 @@ use crate::state_folder::BrokerIdentity;
 use crate::stated_definitions::StatedDefinitions;
 use crate::{USAGE_STATUS, greeting, log, plan_file, print, print_error, secret_file, tls};
 use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin, StoreSync};
-use definitions::UnusedSections;
+use definitions::KeptSections;
 use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -137,9 +137,9 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     if let (Some(folder), Some(store)) = (&state.folder, &mut options.store) {
         crate::resharding::reshard(folder, store, options.shards, &options.catalog).map_err(unusable)?;
     }
-    let kept = IneffectiveDefinitions::open(state.folder.clone()).map_err(unusable)?;
+    let kept = KeptDefinitions::open(state.folder.clone()).map_err(unusable)?;
     let federation = FederationAdmin::of(state).map_err(unusable)?;
-    let mut kept_of_file = UnusedSections::default();
+    let mut kept_of_file = KeptSections::default();
     if let Some(path) = &config.definitions
         && let Ok(file) = crate::initial_definitions::read(path)
     {
@@ -183,7 +183,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     let managed = ManagedBroker {
         operator: server.admin(),
         shared: server.shared(),
-        ineffective: kept.clone(),
+        kept: kept.clone(),
         facts,
         cluster_name: cluster_name.clone(),
         addresses: server.addresses().to_vec(),

@@ -30,7 +30,7 @@ mod vhost_traffic;
 pub use broker_facts::{ClusterIdentity, broker_facts};
 pub use http_listeners::{BoundListeners, bind};
 
-use crate::ineffective_definitions::IneffectiveDefinitions;
+use crate::kept_definitions::KeptDefinitions;
 use broker_source::BrokerSource;
 use config::BrokerConfig;
 use link::TlsServer;
@@ -48,7 +48,7 @@ use std::thread::JoinHandle;
 pub struct ManagedBroker {
     pub operator: AdminHandle,
     pub shared: Arc<SharedState>,
-    pub ineffective: IneffectiveDefinitions,
+    pub kept: KeptDefinitions,
     pub facts: BrokerFacts,
     /// What the broker is to others, whatever the cluster is called.
     pub cluster_name: String,
@@ -109,7 +109,7 @@ impl BrokerManagement {
             hosts: config.management_hosts.clone(),
         };
         // Parameters make links, whoever asks.
-        let has_links = !broker.ineffective.get().section(PARAMETERS).is_empty();
+        let has_links = !broker.kept.get().section(PARAMETERS).is_empty();
         let is_needed = has_links || !bound.listeners.is_empty();
         let parts = ManagementParts { listeners: bound.listeners, options, broker };
         let state = match is_needed {

@@ -2,12 +2,12 @@
 //!
 //! A configuration with any error changes nothing; virtual hosts are never deleted.
 
-use crate::ineffective_definitions::IneffectiveDefinitions;
 use crate::initial_definitions::initial;
+use crate::kept_definitions::KeptDefinitions;
 use crate::stated_definitions::{self, StatedDefinitions};
 use catalog::{AllPolicies, Catalog, CatalogLimits, Definition, Name, User, UserLimits, VhostLimits};
 use config::{BrokerConfig, BrokerInvocation};
-use definitions::UnusedSections;
+use definitions::KeptSections;
 use shard::AdminHandle;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,9 +22,9 @@ pub struct Reload {
     shards: u16,
     last_catalog: Catalog,
     /// Definitions without effect, for exports.
-    ineffective: IneffectiveDefinitions,
+    kept: KeptDefinitions,
     /// Those that the definitions file had when it was last read.
-    last_ineffective: UnusedSections,
+    last_kept: KeptSections,
     stated: StatedDefinitions,
     operator: AdminHandle,
 }
@@ -36,11 +36,11 @@ impl Reload {
         config: BrokerConfig,
         limits: CatalogLimits,
         shards: u16,
-        (said, kept, last_ineffective, stated): (Catalog, IneffectiveDefinitions, UnusedSections, StatedDefinitions),
+        (said, kept, last_kept, stated): (Catalog, KeptDefinitions, KeptSections, StatedDefinitions),
         operator: AdminHandle,
     ) -> Self {
         let last_catalog = said;
-        Reload { words, config, limits, shards, last_catalog, ineffective: kept, last_ineffective, stated, operator }
+        Reload { words, config, limits, shards, last_catalog, kept, last_kept, stated, operator }
     }
 
     /// Reads the files again and applies the differences, durably. If anything is wrong, nothing changes.
@@ -89,8 +89,8 @@ impl Reload {
         (self.last_catalog, self.config) = (begun.catalog, *config);
         let of_file = begun.file.map(|file| file.kept()).unwrap_or_default();
         self.stated.set(stated_definitions::names(&begun.without_defaults), &of_file);
-        let before = std::mem::replace(&mut self.last_ineffective, of_file.clone());
-        self.ineffective.change(|kept| kept.without(&before).with(&of_file))
+        let before = std::mem::replace(&mut self.last_kept, of_file.clone());
+        self.kept.change(|kept| kept.without(&before).with(&of_file))
     }
 }
 

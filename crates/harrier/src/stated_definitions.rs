@@ -2,7 +2,7 @@
 //! time, so that administrators are told.
 
 use catalog::{Definition, Policy};
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Sections of parameters, which have no definition.
@@ -26,7 +26,7 @@ impl StatedDefinitions {
     }
 
     /// Takes the names of some definitions, as [`names`] lists them, and of parameters.
-    pub fn set(&self, of_definitions: Json, parameters: &UnusedSections) {
+    pub fn set(&self, of_definitions: Json, parameters: &KeptSections) {
         let Json::Object(mut sections) = of_definitions else { unreachable!("names are an object of lists") };
         for section in PARAMETER_SECTIONS {
             let entries = parameters.section(section).iter().map(|entry| {
@@ -82,7 +82,7 @@ pub fn names(definitions: &[Definition]) -> Json {
 mod tests {
     use super::{StatedDefinitions, names};
     use catalog::{Definition, Name, Password, Permission};
-    use definitions::{Json, UnusedSections};
+    use definitions::{Json, KeptSections};
 
     #[test]
     fn what_is_stated_is_listed_by_its_names() {
@@ -94,7 +94,7 @@ mod tests {
             Definition::SetPermission { user: name("u"), vhost: name("v"), permission: Permission::all() },
         ];
         let kept = r#"{"parameters":[{"component":"c","vhost":"v","name":"p","value":{"uri":"amqp://u:secret@h"}}]}"#;
-        let kept = UnusedSections::from_json(Json::read(kept.as_bytes()).expect("JSON")).expect("sections");
+        let kept = KeptSections::from_json(Json::read(kept.as_bytes()).expect("JSON")).expect("sections");
         let stated = StatedDefinitions::default();
         assert_eq!(stated.to_json().line(), "{}");
         stated.set(names(&definitions), &kept);

@@ -19,14 +19,14 @@ use crate::source::{Action, ActionOutcome, ActionReply, Source};
 use catalog::{
     Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId, default_definitions,
 };
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A catalog as a source.
 pub struct CatalogSource {
     pub catalog: Catalog,
-    pub kept: UnusedSections,
+    pub kept: KeptSections,
     pub facts: BrokerFacts,
     pub counts: BrokerCounts,
     pub alarms: AlarmHistory,
@@ -65,7 +65,7 @@ impl CatalogSource {
         };
         Self {
             catalog,
-            kept: UnusedSections::default(),
+            kept: KeptSections::default(),
             facts,
             counts: BrokerCounts::default(),
             alarms: AlarmHistory::default(),
@@ -149,7 +149,7 @@ impl Source for CatalogSource {
         &self.catalog
     }
 
-    fn kept(&self) -> &UnusedSections {
+    fn kept(&self) -> &KeptSections {
         &self.kept
     }
 

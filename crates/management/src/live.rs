@@ -219,6 +219,7 @@ pub struct BrokerCounts {
     /// Bytes of the bodies of messages that wait.
     pub ready_bytes: u64,
     pub unacknowledged_bytes: u64,
+    /// Messages that were read back from disks, and that were written to them.
     pub disk_reads: RatedCount,
     pub disk_writes: RatedCount,
     pub io: IoCounts,
@@ -296,7 +297,6 @@ pub struct LiveConnection {
     /// Bytes that wait to be sent.
     pub pending_bytes: u64,
     pub shard: u32,
-    pub cpu_us: u64,
     /// Credits and rendezvous by their names, as of when it was last told; none if it is not over RDMA.
     pub rdma: Vec<(&'static str, u64)>,
     /// An object.

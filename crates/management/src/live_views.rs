@@ -48,7 +48,6 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .put("garbage_collection", empty())
         .text("transport", of.transport)
         .int("shard", of.shard)
-        .int("cpu_us", of.cpu_us)
         .with(own(of))
         .build()
 }

@@ -54,6 +54,8 @@ pub struct MetricsStream {
     snapshot: Option<Box<MetricsSnapshot>>,
     /// Taken when the first family of queues begins.
     queues: Option<Vec<QueueId>>,
+    /// Of those that the first family has written: each queue is asked for once, and all of its samples are of one time.
+    totals: Vec<QueueTotals>,
     /// For the metrics of this program alone, which come last; `None` if they are not asked for, or written.
     requests: Option<RequestCounts>,
 }
@@ -80,6 +82,7 @@ impl MetricsStream {
             object: 0,
             snapshot: None,
             queues: None,
+            totals: Vec::new(),
             requests,
         }
     }
@@ -197,10 +200,14 @@ impl MetricsStream {
         });
         // At least one is written, so that the head is not written again.
         while let Some(id) = queues.get(self.object) {
+            if self.totals.len() == self.object {
+                self.totals.push(source.queue_totals(*id));
+            }
+            let totals = &self.totals[self.object];
             self.object += 1;
             if let Some(queue) = catalog.queue_definition(*id) {
                 let labels = [("vhost", catalog.vhost_name(queue.vhost)), ("queue", &queue.name)];
-                write_sample(out, name, &labels, value(&source.queue_totals(*id)));
+                write_sample(out, name, &labels, value(totals));
             }
             if out.len() >= METRICS_PIECE_BYTES {
                 break;
@@ -268,5 +275,53 @@ fn snapshot(source: &dyn Source) -> MetricsSnapshot {
         queues: source.catalog().queues_count() as u64,
         uptime_s: source.now_ms().saturating_sub(source.facts().started_ms) as f64 / 1_000.0,
         counts: source.counts(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MetricsEndpoint, MetricsStream};
+    use crate::catalog_source::CatalogSource;
+    use crate::live::{QueueCounts, WaitingMessages};
+    use crate::request_counts::RequestCounts;
+    use catalog::{Definition, Name, ShardId};
+    use wire::Table;
+
+    #[test]
+    fn all_samples_of_a_queue_are_of_one_time_whatever_happens_between_pieces() {
+        const QUEUES: usize = 2_000;
+        let mut source = CatalogSource::default();
+        let vhost = source.catalog.vhost_by_name("/").expect("it is there");
+        source.define((0..QUEUES).map(|number| Definition::DeclareQueue {
+            vhost,
+            name: Name::from(&*format!("q{number}")),
+            server_named: false,
+            durable: true,
+            exclusive: None,
+            auto_delete: false,
+            arguments: Table::new(),
+            home: ShardId(0),
+        }));
+        let ids: Vec<_> = source.catalog.queues().map(|(id, _)| id).collect();
+        let mut stream = MetricsStream::new(MetricsEndpoint::PerObject, &[], Vec::new(), RequestCounts::default());
+        let (mut text, mut pieces) = (Vec::new(), 0);
+        while let Some(piece) = stream.next_piece(&source) {
+            text.extend(piece);
+            pieces += 1;
+            let waiting =
+                WaitingMessages { ready: pieces, unacknowledged: 1_000 * pieces, ..WaitingMessages::default() };
+            source.queue_counts.extend(ids.iter().map(|id| (*id, QueueCounts { waiting, ..QueueCounts::default() })));
+        }
+        assert!(pieces > 5, "{pieces} pieces");
+        let text = String::from_utf8(text).expect("text");
+        let of = |family: &str| -> Vec<u64> {
+            let lines = text.lines().filter(|line| line.starts_with(&format!("rabbitmq_{family}{{")));
+            lines.map(|line| line.rsplit_once(' ').expect("a value").1.parse().expect("a number")).collect()
+        };
+        let (ready, unacked, all) = (of("queue_messages_ready"), of("queue_messages_unacked"), of("queue_messages"));
+        assert_eq!((ready.len(), unacked.len(), all.len()), (QUEUES, QUEUES, QUEUES));
+        assert!(ready.last() > ready.first(), "the numbers changed meanwhile");
+        let sums = ready.iter().zip(&unacked).map(|(ready, unacked)| ready + unacked);
+        assert!(sums.eq(all), "messages that are ready and unacknowledged are all messages");
     }
 }

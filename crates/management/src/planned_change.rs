@@ -4,7 +4,7 @@
 
 use crate::source::ActionOutcome;
 use catalog::{Definition, Name, VhostId};
-use definitions::UnusedSections;
+use definitions::KeptSections;
 use wire::Properties;
 
 /// What is to be done for an [`Action`](crate::Action).
@@ -15,7 +15,7 @@ pub enum PlannedChange {
     /// already.
     Define {
         definitions: Vec<Definition>,
-        kept: Option<UnusedSections>,
+        kept: Option<KeptSections>,
         outcome: ActionOutcome,
     },
     /// Definitions that are to be made first. Once the replica has them, the action is planned again: what comes then knows the
@@ -61,7 +61,7 @@ impl PlannedChange {
     }
 
     /// Parameters alone.
-    pub fn keep(kept: UnusedSections, outcome: ActionOutcome) -> Self {
+    pub fn keep(kept: KeptSections, outcome: ActionOutcome) -> Self {
         Self::Define { definitions: Vec::new(), kept: Some(kept), outcome }
     }
 

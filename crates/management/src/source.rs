@@ -15,7 +15,7 @@ use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
 use crate::runtime_counts::RuntimeCounts;
 use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, RouteQuestion, UserId, VhostId};
-use definitions::{DefinitionsFile, Json, UnusedSections};
+use definitions::{DefinitionsFile, Json, KeptSections};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -34,8 +34,8 @@ pub trait Source {
     fn begin_request(&mut self);
     /// A replica: it has what was changed by an action when the action is answered.
     fn catalog(&self) -> &Catalog;
-    /// Parameters that have no effect here.
-    fn kept(&self) -> &UnusedSections;
+    /// Parameters, and what is noted of virtual hosts.
+    fn kept(&self) -> &KeptSections;
     fn facts(&self) -> &BrokerFacts;
     fn counts(&self) -> BrokerCounts;
     /// Those that are in effect, and the last ones that were.

@@ -95,7 +95,7 @@ impl FederationLink {
             let was_probing = probe.is_some();
             let outcome = match left.has_end() {
                 true => left
-                    .settle(slot, channel, method, cx, |cx, method| settle_carefully(probe, slot, channel, method, cx)),
+                    .settle(slot, channel, method, cx, |method, cx| settle_carefully(probe, slot, channel, method, cx)),
                 false => settle_carefully(probe, slot, channel, method, cx),
             };
             if was_probing && probe.is_none() {

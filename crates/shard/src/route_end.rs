@@ -77,12 +77,12 @@ impl MessagesLeft {
         channel: ChannelNumber,
         method: Method<'static>,
         cx: &mut LinkContext<'_>,
-        settle_all: impl FnOnce(&mut LinkContext<'_>, Method<'static>) -> EventOutcome,
+        settle_all: impl FnOnce(Method<'static>, &mut LinkContext<'_>) -> EventOutcome,
     ) -> EventOutcome {
         let is_taken = matches!(method, Method::BasicAck(_));
         let refused = flow(false, slot, channel, cx);
         let before = cx.broker.in_flight(slot, channel);
-        let outcome = settle_all(cx, method);
+        let outcome = settle_all(method, cx);
         let settled = before.saturating_sub(cx.broker.in_flight(slot, channel));
         if is_taken && let Some(left) = &mut self.left {
             *left = left.saturating_sub(settled);

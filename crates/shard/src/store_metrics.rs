@@ -23,11 +23,11 @@ impl StoreMetrics {
     }
 
     /// All numbers but the times of writes, with their names.
-    pub fn counts(&self) -> [(&'static str, u64); 21] {
+    pub fn counts(&self) -> [(&'static str, u64); 22] {
         { *self }.counts_mut().map(|(name, count)| (name, *count))
     }
 
-    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 21] {
+    fn counts_mut(&mut self) -> [(&'static str, &mut u64); 22] {
         let StoreMetrics { log, disk } = self;
         [
             ("messages_written", &mut log.messages_written),
@@ -42,6 +42,7 @@ impl StoreMetrics {
             ("segments_made", &mut disk.segments_made),
             ("messages_moved", &mut log.messages_moved),
             ("bytes_moved", &mut log.bytes_moved),
+            ("messages_fetched", &mut log.messages_fetched),
             ("bytes_scrubbed", &mut log.bytes_scrubbed),
             ("scrubs_done", &mut log.scrubs_done),
             ("scrub_pass_bytes", &mut log.scrub_pass_bytes),

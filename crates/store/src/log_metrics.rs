@@ -15,6 +15,8 @@ pub struct LogMetrics {
     pub messages_moved: u64,
     /// Bytes of those.
     pub bytes_moved: u64,
+    /// Messages that were read back for their queues.
+    pub messages_fetched: u64,
     /// Bytes of sealed segments that were read to find damage, and how often all of them were.
     pub bytes_scrubbed: u64,
     pub scrubs_done: u64,

@@ -467,6 +467,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             messages_written: self.segments.added() - self.moved.messages,
             messages_moved: self.moved.messages,
             bytes_moved: self.moved.bytes,
+            messages_fetched: self.fetcher.messages(),
             bytes_scrubbed: self.scrub.counts().bytes,
             scrubs_done: self.scrub.counts().passes,
             scrub_pass_bytes: self.scrub.counts().pass_bytes,

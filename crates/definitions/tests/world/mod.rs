@@ -4,7 +4,7 @@ use catalog::{
     ApplyTo, Catalog, CatalogLimits, ConnectionSlot, Definition, ExchangeKind, Name, Password, Permission, Policy,
     SessionId, ShardId, TopicPermission, UserLimits, VhostId, VhostLimits, default_definitions,
 };
-use definitions::{CatalogSnapshot, JournalEntryWriter, Json, UnusedSections, journal_changes, snapshot};
+use definitions::{CatalogSnapshot, JournalEntryWriter, Json, KeptSections, journal_changes, snapshot};
 use proptest::prelude::*;
 use std::ops::Range;
 use wire::{Table, Value};
@@ -117,7 +117,7 @@ impl Journaled {
 /// What of a catalog survives a restart, as text: what an export says of it, in an order that does not depend on ids, and what
 /// an export does not say.
 pub fn durable_part(catalog: &Catalog) -> String {
-    let Json::Object(sections) = snapshot(catalog, None, &UnusedSections::default(), "0", || SALT) else {
+    let Json::Object(sections) = snapshot(catalog, None, &KeptSections::default(), "0", || SALT) else {
         panic!("an export is an object")
     };
     let text = |entry: &Json, key: &str| match entry.get(key) {

@@ -63,3 +63,13 @@ fn a_fetch_is_answered_although_all_that_it_waits_for_is_settled_before_it_is_re
         assert_eq!((fetched.id, fetched.messages.len()), (FetchId(0), 0));
     }
 }
+
+#[test]
+fn messages_that_were_read_back_are_counted() {
+    let mut world = VolatileLog::new();
+    assert_eq!(world.log.metrics().messages_fetched, 0);
+    world.log.fetch(FetchId(0), QUEUE, Position(1)..Position(2), Vec::new());
+    world.run();
+    let fetched = world.log.take_fetched(Message::read).expect("an answer");
+    assert_eq!((fetched.messages.len(), world.log.metrics().messages_fetched), (1, 1));
+}

@@ -2,7 +2,7 @@
 
 use super::{AdminCommand, AdminError, AdminServer, error};
 use crate::state_folder::StateFolder;
-use crate::{ineffective_definitions, plan_file, state_folder, store_file};
+use crate::{kept_definitions, plan_file, state_folder, store_file};
 use definitions::Json;
 use shard::StoreBackup;
 use std::fs::{DirBuilder, File};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The files of a state folder beside the store's.
-const FILES: [&str; 4] = [store_file::FILE, state_folder::IDENTITY, plan_file::FILE, ineffective_definitions::FILE];
+const FILES: [&str; 4] = [store_file::FILE, state_folder::IDENTITY, plan_file::FILE, kept_definitions::FILE];
 
 #[expect(clippy::disallowed_methods, reason = "a program may tell how long something took")]
 fn now() -> Instant {

@@ -128,7 +128,6 @@ pub const LISTS: &[CtlCommand] = &[
             "send_cnt",
             "send_pend",
             "shard",
-            "cpu_us",
         ],
         &["user", "peer_host", "peer_port", "state"],
     ),

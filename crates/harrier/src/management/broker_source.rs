@@ -6,7 +6,7 @@ use crate::management::ManagedBroker;
 use crate::management::catalog_follower::{CatalogFollower, ReplicaDemand};
 use crate::management::clock::{now, now_ms};
 use crate::management::live_tables::{LiveTables, add};
-use crate::management::log_totals::io_counts;
+use crate::management::log_totals::{disk_messages, io_counts};
 use crate::management::management_limits::FIRST_ROUND_TIMEOUT;
 use crate::management::node_history::{NodeHistory, NodeSample};
 use crate::management::parameter_links::ParameterLinks;
@@ -18,7 +18,7 @@ use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats, PeekedMessage, QueueReport};
 use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId};
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 use federation::{FederationCommand, LinkStatus};
 use management::{
     Action, ActionOutcome, ActionReply, AlarmHistory, AlarmKind, ApiError, BrokerCounts, BrokerFacts, ChurnCounts,
@@ -63,7 +63,7 @@ impl QueueSums {
 pub struct BrokerSource {
     broker: ManagedBroker,
     definitions: CatalogFollower,
-    kept: UnusedSections,
+    kept: KeptSections,
     /// Of what is kept: another one once it has changed.
     kept_version: u64,
     reader: ReportReader,
@@ -95,9 +95,9 @@ impl BrokerSource {
     pub fn new(broker: ManagedBroker, reader: ReportReader, sessions: SessionWorker) -> io::Result<Self> {
         let random = StdRng::try_from_os_rng().map_err(io::Error::other)?;
         let mut source = BrokerSource {
-            kept: broker.ineffective.get(),
+            kept: broker.kept.get(),
             definitions: CatalogFollower::start(broker.operator.clone())?,
-            kept_version: broker.ineffective.version(),
+            kept_version: broker.kept.version(),
             parameter_links: ParameterLinks::new(&broker),
             are_links_stale: true,
             shovels: Vec::new(),
@@ -139,9 +139,9 @@ impl BrokerSource {
 
     /// The parameters as they are now: a reload may have changed them.
     fn follow_parameters(&mut self) {
-        let version = self.broker.ineffective.version();
+        let version = self.broker.kept.version();
         if self.kept_version != version {
-            (self.kept, self.kept_version, self.are_links_stale) = (self.broker.ineffective.get(), version, true);
+            (self.kept, self.kept_version, self.are_links_stale) = (self.broker.kept.get(), version, true);
         }
     }
 
@@ -259,9 +259,9 @@ impl BrokerSource {
     }
 
     /// Keeps what has no effect, durably.
-    fn keep(&mut self, kept: Option<UnusedSections>) -> Result<(), ApiError> {
+    fn keep(&mut self, kept: Option<KeptSections>) -> Result<(), ApiError> {
         let Some(kept) = kept else { return Ok(()) };
-        self.broker.ineffective.change(|_| kept).map_err(ApiError::unavailable)?;
+        self.broker.kept.change(|_| kept).map_err(ApiError::unavailable)?;
         self.follow_parameters();
         Ok(())
     }
@@ -388,7 +388,7 @@ impl Source for BrokerSource {
         self.definitions.catalog()
     }
 
-    fn kept(&self) -> &UnusedSections {
+    fn kept(&self) -> &KeptSections {
         &self.kept
     }
 
@@ -413,6 +413,7 @@ impl Source for BrokerSource {
             failed: whole(|all| all.logins.refused).saturating_sub(self.amqp_logins_reset.failed),
             succeeded: whole(|all| all.logins.accepted).saturating_sub(self.amqp_logins_reset.succeeded),
         };
+        let (disk_reads, disk_writes) = disk_messages(|of| all(self.tables.totals(), round, of));
         use broker::DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
         BrokerCounts {
             waiting,
@@ -464,6 +465,8 @@ impl Source for BrokerSource {
                 message_bytes: whole(|all| all.waiting_bytes),
                 ..NodeResources::default()
             },
+            disk_reads,
+            disk_writes,
             sums: self.tables.sums(),
             io: io_counts(|of| all(self.tables.totals(), round, of)),
             resource_rates: self.resources.rates(),
@@ -471,7 +474,6 @@ impl Source for BrokerSource {
             has_disk_alarm: self.resources.is_disk_short(disk_free_limit_bytes),
             is_draining: self.broker.shared.is_stopping(),
             logins: vec![amqp_logins, self.http_logins],
-            ..BrokerCounts::default()
         }
     }
 

@@ -129,14 +129,14 @@ mod tests {
         assert_eq!(end_round(&mut listed, &known), [1, 2, 3]);
         assert_eq!(listed.list(), [("a", 1), ("b", 1), ("c", 1)]);
         assert_eq!(end_round(&mut listed, &known), [1, 2, 3], "what has appeared has no rate any more");
-        assert_eq!(end_round(&mut listed, &known), [], "nothing moves");
+        assert!(end_round(&mut listed, &known).is_empty(), "nothing moves");
         known.insert(3, ("b", 2));
         listed.mark(3);
         listed.mark(3);
         assert_eq!(end_round(&mut listed, &known), [3]);
         assert_eq!(listed.list(), [("a", 1), ("b", 2), ("c", 1)]);
         assert_eq!(end_round(&mut listed, &known), [3]);
-        assert_eq!(end_round(&mut listed, &known), []);
+        assert!(end_round(&mut listed, &known).is_empty());
         listed.mark_all();
         assert_eq!(end_round(&mut listed, &known), [1, 2, 3]);
     }
@@ -163,6 +163,6 @@ mod tests {
         (1..=4).for_each(|key| listed.mark(key));
         end_round(&mut listed, &known);
         assert!(listed.list().is_empty());
-        assert_eq!(end_round(&mut listed, &known), [], "what has gone is forgotten");
+        assert!(end_round(&mut listed, &known).is_empty(), "what has gone is forgotten");
     }
 }

@@ -433,7 +433,6 @@ fn live_connection(known: &KnownConnection, round: u64, catalog: &Catalog) -> Li
         pending_bytes: report.send_pending_bytes,
         rdma: report.rdma.map_or_else(Vec::new, |usage| usage.named().into()),
         shard: report.id.shard.0.into(),
-        cpu_us: 0,
         client_properties: json_of(&report.client_properties),
     }
 }

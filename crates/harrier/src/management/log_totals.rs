@@ -78,15 +78,22 @@ pub fn io_counts(count: impl Fn(&dyn Fn(&ShardTotals) -> u64) -> RatedCount) -> 
     }
 }
 
+/// Messages that all logs have read back, and that they have written.
+pub fn disk_messages(count: impl Fn(&dyn Fn(&ShardTotals) -> u64) -> RatedCount) -> (RatedCount, RatedCount) {
+    let count = |of: fn(&StoreMetrics) -> u64| count(&|totals| logs(totals).map(|(_, log)| of(&log)).sum());
+    (count(|of| of.log.messages_fetched), count(|of| of.log.messages_written))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{io_counts, log_counts};
+    use super::{disk_messages, io_counts, log_counts};
     use catalog::ShardId;
     use management::RatedCount;
     use shard::{ShardStoreMetrics, ShardTotals, StoreMetrics};
 
     fn metrics(number: u64) -> StoreMetrics {
         let mut metrics = StoreMetrics::default();
+        (metrics.log.messages_fetched, metrics.log.messages_written) = (2 * number, 3 * number);
         (metrics.log.bytes_written, metrics.log.live_bytes, metrics.disk.syncs) = (number, 10 * number, number);
         // Just below a bound, at it, and beyond all of them.
         [63, 64, 5_000_000].into_iter().for_each(|us| metrics.disk.write_times.record(us));
@@ -105,6 +112,8 @@ mod tests {
         assert_eq!((&writes.classes[..3], writes.classes[17], writes.sum_us), (&[1, 1, 0][..], 1, 5_000_127));
         let io = io_counts(|of| RatedCount { total: of(&totals) + of(&ShardTotals::default()), rate: 0.0 });
         assert_eq!((io.writes.count.total, io.bytes_written.total, io.syncs.count.total), (9, 18, 18));
+        let (reads, writes) = disk_messages(|of| RatedCount { total: of(&totals) + of(&totals), rate: 0.0 });
+        assert_eq!((reads.total, writes.total), (72, 108), "of all logs and shards");
         assert_eq!(log_counts(&ShardTotals::default()).count(), 0, "a broker without a store has none");
     }
 }

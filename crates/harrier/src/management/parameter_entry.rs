@@ -1,7 +1,7 @@
 //! A parameter as it is kept, and the user in whose name its links act.
 
 use catalog::Catalog;
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 use management::{PARAMETER_PAUSED, PARAMETER_USER};
 
 /// The section of parameters.
@@ -25,7 +25,7 @@ impl<'a> ParameterEntry<'a> {
     }
 
     /// Those of a component.
-    pub fn of(kept: &'a UnusedSections, component: &'a str) -> impl Iterator<Item = Self> {
+    pub fn of(kept: &'a KeptSections, component: &'a str) -> impl Iterator<Item = Self> {
         kept.section(PARAMETERS).iter().filter_map(move |entry| {
             let text = |key: &str| match entry.get(key) {
                 Some(Json::Text(text)) => Some(&**text),

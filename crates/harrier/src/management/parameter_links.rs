@@ -3,14 +3,14 @@
 //! Enters: definitions, parameters, the states of links.  Leaves: commands for the broker's links, what the API shows of them.
 //! Owns:   which links parameters have made, so that those are changed and removed that they no longer ask for.
 
-use crate::ineffective_definitions::IneffectiveDefinitions;
+use crate::kept_definitions::KeptDefinitions;
 use crate::management::ManagedBroker;
 use crate::management::parameter_entry::ParameterEntry;
 use crate::management::route_links::{federated_link, live_shovel, object_id};
 use crate::management::shovel_route::{PlannedShovel, ShovelRoute, check_shovel, planned_shovels};
 use crate::management::upstream_routes::{FederatedObject, check_upstream, federated_objects};
 use catalog::Catalog;
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 use federation::limits::{LINKS_MAX, ROUTES_MAX};
 use federation::{
     FederationCommand, LinkKey, LinkOrigin, LinkSpec, LinkStatus, RouteDirection, RouteEnd, RouteKind, RouteSpec,
@@ -31,7 +31,7 @@ struct WantedLink {
 /// The links of parameters.
 pub struct ParameterLinks {
     operator: AdminHandle,
-    ineffective: IneffectiveDefinitions,
+    kept: KeptDefinitions,
     cluster_name: String,
     addresses: Vec<String>,
     made: BTreeMap<LinkKey, WantedLink>,
@@ -46,7 +46,7 @@ impl ParameterLinks {
     pub fn new(broker: &ManagedBroker) -> Self {
         ParameterLinks {
             operator: broker.operator.clone(),
-            ineffective: broker.ineffective.clone(),
+            kept: broker.kept.clone(),
             cluster_name: broker.cluster_name.clone(),
             addresses: broker.addresses.clone(),
             made: BTreeMap::new(),
@@ -57,7 +57,7 @@ impl ParameterLinks {
     }
 
     /// Whether definitions make a difference.
-    pub fn are_wanted(kept: &UnusedSections) -> bool {
+    pub fn are_wanted(kept: &KeptSections) -> bool {
         [UPSTREAM, SHOVEL].iter().any(|component| ParameterEntry::of(kept, component).next().is_some())
     }
 
@@ -80,7 +80,7 @@ impl ParameterLinks {
     }
 
     /// Has the broker make, change and remove links until they are what definitions and parameters ask for.
-    pub fn update(&mut self, catalog: &Catalog, kept: &UnusedSections) {
+    pub fn update(&mut self, catalog: &Catalog, kept: &KeptSections) {
         if self.made.is_empty() && self.objects.is_empty() && self.shovels.is_empty() && !Self::are_wanted(kept) {
             self.is_restored = true;
             return;
@@ -180,7 +180,7 @@ impl ParameterLinks {
         let mut has_changed = false;
         for link in complete {
             let LinkOrigin::Shovel { vhost, name } = &link.spec.key.origin else { continue };
-            let removed = self.ineffective.change(|kept| {
+            let removed = self.kept.change(|kept| {
                 let mut kept = kept.clone();
                 let has =
                     |entry: &Json, key: &str, text: &str| matches!(entry.get(key), Some(Json::Text(of)) if of == text);

@@ -5,7 +5,7 @@
 use crate::management::link_end::{EndReader, LinkEnd};
 use crate::management::parameter_entry::ParameterEntry;
 use catalog::{Catalog, Definition, Name, ResourceKind, ShardId};
-use definitions::UnusedSections;
+use definitions::KeptSections;
 use federation::{
     AckMode, LinkKey, LinkOptions, LinkOrigin, LinkSpec, RouteDirection, RouteEnd, RouteKind, RouteOptions, RouteSpec,
     ShovelOptions,
@@ -79,7 +79,7 @@ impl OwnQueue {
 /// The shovels of a broker that listens at these addresses.
 pub fn planned_shovels(
     catalog: &Catalog,
-    kept: &UnusedSections,
+    kept: &KeptSections,
     cluster_name: &str,
     addresses: &[String],
 ) -> Vec<PlannedShovel> {

@@ -6,7 +6,7 @@ use crate::management::link_end::{EndReader, LinkEnd};
 use crate::management::parameter_entry::ParameterEntry;
 use crate::peer::encoded;
 use catalog::{Catalog, ExchangeKind, QueueDefinition, VhostId};
-use definitions::UnusedSections;
+use definitions::KeptSections;
 use federation::{
     AckMode, FederatedQueue, LinkKey, LinkOptions, LinkOrigin, LinkSpec, RouteDirection, RouteKind, RouteOptions,
     RouteSpec,
@@ -54,7 +54,7 @@ struct VhostUpstreams<'a> {
 }
 
 /// The federated exchanges of a broker that listens at these addresses.
-pub fn federated_objects(catalog: &Catalog, kept: &UnusedSections, addresses: &[String]) -> Vec<FederatedObject> {
+pub fn federated_objects(catalog: &Catalog, kept: &KeptSections, addresses: &[String]) -> Vec<FederatedObject> {
     let vhosts = read_upstreams(catalog, kept, addresses);
     if vhosts.values().all(|vhost| vhost.upstreams.is_empty()) {
         return Vec::new();
@@ -139,7 +139,7 @@ fn end_of(reader: &EndReader<'_>, upstream: &FederationUpstream, vhost: &str) ->
 
 fn read_upstreams<'a>(
     catalog: &'a Catalog,
-    kept: &'a UnusedSections,
+    kept: &'a KeptSections,
     addresses: &[String],
 ) -> HashMap<VhostId, VhostUpstreams<'a>> {
     let mut vhosts: HashMap<VhostId, VhostUpstreams<'a>> = HashMap::new();
@@ -316,7 +316,7 @@ mod tests {
         AllPolicies, ApplyTo, Catalog, CatalogLimits, ConnectionSlot, Definition, Name, Policy, SessionId, ShardId,
         default_definitions,
     };
-    use definitions::{Json, UnusedSections};
+    use definitions::{Json, KeptSections};
     use wire::{Table, Value};
 
     fn catalog(key: &str, value: &str) -> Catalog {
@@ -343,7 +343,7 @@ mod tests {
         catalog
     }
 
-    fn parameters() -> UnusedSections {
+    fn parameters() -> KeptSections {
         let text = r#"{"parameters":[
             {"component":"federation-upstream","vhost":"/","name":"a","value":{"uri":"amqp://h1"}},
             {"component":"federation-upstream","vhost":"/","name":"b","value":
@@ -353,7 +353,7 @@ mod tests {
             {"component":"federation-upstream-set","vhost":"/","name":"s","value":
                 [{"upstream":"a"},{"upstream":"a","exchange":"amq.topic"},{"upstream":"a","exchange":"x"},
                  {"upstream":"none"}]}]}"#;
-        UnusedSections::from_json(Json::read(text.as_bytes()).expect("JSON")).expect("sections")
+        KeptSections::from_json(Json::read(text.as_bytes()).expect("JSON")).expect("sections")
     }
 
     /// Upstream, exchange there, and hops or why there is no route, of `amq.topic`.

@@ -400,6 +400,10 @@ fn what_the_store_writes_is_told_by_metrics_and_of_the_node() {
         broker.wait_for("/api/nodes", "the writes", |nodes| nodes[0]["io_write_bytes"].as_f64() >= Some(written));
     let of = |name: &str| nodes[0][name].as_f64().expect("a number");
     assert!(of("io_write_count") >= 100.0 && of("io_sync_count") >= 100.0, "{nodes}");
+    // Of messages, RabbitMQ's overview tells too.
+    let overview = broker
+        .wait_for("/api/overview", "the writes", |seen| seen["message_stats"]["disk_writes"].as_u64() >= Some(100));
+    assert_eq!(overview["message_stats"]["disk_reads"], 0, "nothing was paged out: {overview}");
     // The average is of the last second, in which nothing may have been written.
     assert!(of("io_sync_avg_time") >= 0.0 && nodes[0]["io_write_count_details"]["rate"].is_f64(), "{nodes}");
     client.close().expect("closed");

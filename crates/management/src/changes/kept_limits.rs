@@ -2,7 +2,7 @@
 
 use crate::api_error::ApiError;
 use crate::limits::{PARAMETER_BYTES_MAX, PARAMETERS_KEPT_MAX};
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 
 /// Checks an entry that is new.
 pub fn check_entry(entry: &Json) -> Result<(), ApiError> {
@@ -13,7 +13,7 @@ pub fn check_entry(entry: &Json) -> Result<(), ApiError> {
 }
 
 /// Checks how many entries there are, once some have come. What a start has brought stays, and may be changed.
-pub fn check_counts(before: &UnusedSections, after: &UnusedSections) -> Result<(), ApiError> {
+pub fn check_counts(before: &KeptSections, after: &KeptSections) -> Result<(), ApiError> {
     let most = |section: &str| before.section(section).len().max(PARAMETERS_KEPT_MAX);
     match after.sections().all(|(section, entries)| entries.len() <= most(section)) {
         true => Ok(()),

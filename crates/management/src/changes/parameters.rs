@@ -12,7 +12,7 @@ use crate::planned_change::PlannedChange;
 use crate::shovel_parameter::{SHOVEL, ShovelParameter};
 use crate::source::ActionOutcome;
 use catalog::ResourceKind;
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 
 /// Components whose parameters clients set so. Policies and limits have routes of their own.
 const COMPONENTS: [&str; 3] = [UPSTREAM, UPSTREAM_SET, SHOVEL];
@@ -143,7 +143,7 @@ fn check_administrator(request: &ChangeRequest<'_>) -> Result<(), ApiError> {
 
 fn put(request: &ChangeRequest<'_>, section: &str, identity: &[&str], entry: Json) -> Planned {
     check_entry(&entry)?;
-    let mut kept: UnusedSections = request.source.kept().clone();
+    let mut kept: KeptSections = request.source.kept().clone();
     let existed = kept.put(section, identity, entry);
     check_counts(request.source.kept(), &kept)?;
     Ok(PlannedChange::keep(kept, made(existed)))

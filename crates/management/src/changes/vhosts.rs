@@ -7,7 +7,7 @@ use crate::change_request::{ChangeRequest, made};
 use crate::planned_change::PlannedChange;
 use crate::source::ActionOutcome;
 use catalog::{Definition, Permission, ResourceKind};
-use definitions::{Json, UnusedSections, VHOST_NOTES, VhostNote};
+use definitions::{Json, KeptSections, VHOST_NOTES, VhostNote};
 
 /// `PUT /api/vhosts/{vhost}`.
 pub fn create(request: &ChangeRequest<'_>) -> Planned {
@@ -68,7 +68,7 @@ pub fn delete(request: &ChangeRequest<'_>) -> Planned {
     Ok(PlannedChange::Define { definitions, kept, outcome: ActionOutcome::Done })
 }
 
-fn is_protected(kept: &UnusedSections, name: &str) -> bool {
+fn is_protected(kept: &KeptSections, name: &str) -> bool {
     kept.vhost_note(name, VhostNote::ProtectedFromDeletion) == Some(&Json::Bool(true))
 }
 

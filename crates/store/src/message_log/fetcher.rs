@@ -29,6 +29,8 @@ pub(super) struct Fetcher<M> {
     has_news: bool,
     /// When the last read was asked for.
     read_us: u64,
+    /// That were fetched so far.
+    messages: u64,
 }
 
 impl<M> Default for Fetcher<M> {
@@ -41,11 +43,17 @@ impl<M> Default for Fetcher<M> {
             read_alone: 0,
             has_news: false,
             read_us: 0,
+            messages: 0,
         }
     }
 }
 
 impl<M> Fetcher<M> {
+    /// Messages that were fetched so far.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
     /// Whether a segment is being read.
     pub fn is_reading(&self, segment: SegmentNumber) -> bool {
         self.pieces.iter().any(|piece| !piece.is_ready() && piece.segment().number == segment)
@@ -193,6 +201,8 @@ impl<M: LoggedMessage + Clone> Fetcher<M> {
         }
         let fetch = self.fetches.pop_front()?;
         self.has_news = !self.fetches.is_empty();
-        Some(fetch.finish(sources))
+        let fetched = fetch.finish(sources);
+        self.messages += fetched.messages.len() as u64;
+        Some(fetched)
     }
 }

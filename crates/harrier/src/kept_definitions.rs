@@ -1,8 +1,9 @@
-//! Parameters and other definitions without an effect here: kept for exports and tools, in the state folder if there is one.
+//! Parameters and other definitions that a catalog has no objects for: kept for exports, tools and the links that some of them
+//! make, in the state folder if there is one.
 
 use crate::checked_text;
 use crate::state_folder::StateFolder;
-use definitions::{Json, UnusedSections};
+use definitions::{Json, KeptSections};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,32 +12,28 @@ pub const FILE: &str = "parameters.json";
 
 /// What is kept. Clones are handles on the same.
 #[derive(Clone, Default)]
-pub struct IneffectiveDefinitions(Arc<Kept>);
+pub struct KeptDefinitions(Arc<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    sections: Mutex<UnusedSections>,
+    sections: Mutex<KeptSections>,
     /// How often they have changed.
     version: AtomicU64,
     /// Without a folder it ends with the broker.
     folder: Option<Arc<StateFolder>>,
 }
 
-impl IneffectiveDefinitions {
+impl KeptDefinitions {
     /// What a state folder has.
     ///
     /// # Errors
     /// The file cannot be read, or is not what the broker has written.
     pub fn open(folder: Option<Arc<StateFolder>>) -> Result<Self, String> {
         let sections = folder.as_deref().map(load).transpose()?.unwrap_or_default();
-        Ok(IneffectiveDefinitions(Arc::new(Kept {
-            sections: Mutex::new(sections),
-            version: AtomicU64::new(0),
-            folder,
-        })))
+        Ok(KeptDefinitions(Arc::new(Kept { sections: Mutex::new(sections), version: AtomicU64::new(0), folder })))
     }
 
-    fn sections(&self) -> MutexGuard<'_, UnusedSections> {
+    fn sections(&self) -> MutexGuard<'_, KeptSections> {
         self.0.sections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -44,7 +41,7 @@ impl IneffectiveDefinitions {
     ///
     /// # Errors
     /// The file cannot be written; nothing has changed.
-    pub fn change(&self, change: impl FnOnce(&UnusedSections) -> UnusedSections) -> Result<(), String> {
+    pub fn change(&self, change: impl FnOnce(&KeptSections) -> KeptSections) -> Result<(), String> {
         let mut sections = self.sections();
         let changed = change(&sections);
         let text = changed.to_json().line();
@@ -64,26 +61,26 @@ impl IneffectiveDefinitions {
         self.0.version.load(Ordering::Acquire)
     }
 
-    pub fn get(&self) -> UnusedSections {
+    pub fn get(&self) -> KeptSections {
         self.sections().clone()
     }
 }
 
-fn load(folder: &StateFolder) -> Result<UnusedSections, String> {
+fn load(folder: &StateFolder) -> Result<KeptSections, String> {
     let named = |why: String| format!("{}: {why}", folder.path_of(FILE));
     match folder.read(FILE) {
         Ok(Some(text)) => read(&text).map_err(named),
-        Ok(None) => Ok(UnusedSections::default()),
+        Ok(None) => Ok(KeptSections::default()),
         Err(error) => Err(named(format!("cannot be read: {error}"))),
     }
 }
 
-fn read(text: &str) -> Result<UnusedSections, String> {
+fn read(text: &str) -> Result<KeptSections, String> {
     checked_text::check(text)?;
     // The checksum is a line of its own.
     let json = text.lines().next().unwrap_or_default();
     let json = Json::read(json.as_bytes()).map_err(|why| format!("it is not JSON: {why}"))?;
-    UnusedSections::from_json(json).ok_or_else(|| "it is no object of lists".to_owned())
+    KeptSections::from_json(json).ok_or_else(|| "it is no object of lists".to_owned())
 }
 
 #[cfg(test)]

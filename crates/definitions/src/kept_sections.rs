@@ -1,4 +1,5 @@
-//! What of a file has no effect here, and goes into the next export as it is written.
+//! What of a file a catalog has no objects for: parameters, and what is noted of virtual hosts. It goes into the next export as
+//! it is written. A program may act on parameters that it knows.
 //!
 //! Enters: entries of a file.  Leaves: the same.
 //! Owns:   them.
@@ -10,9 +11,9 @@ const IDENTITY: [&str; 3] = ["component", "vhost", "name"];
 
 /// Entries that are kept, by section.
 #[derive(Clone, Debug, Default)]
-pub struct UnusedSections(pub(crate) Vec<(String, Vec<Json>)>);
+pub struct KeptSections(pub(crate) Vec<(String, Vec<Json>)>);
 
-impl UnusedSections {
+impl KeptSections {
     /// The entries of a section.
     pub fn section(&self, section: &str) -> &[Json] {
         self.0.iter().find(|(name, _)| name == section).map_or(&[], |(_, entries)| entries)
@@ -95,11 +96,11 @@ impl UnusedSections {
 
 #[cfg(test)]
 mod tests {
-    use super::UnusedSections;
+    use super::KeptSections;
     use crate::Json;
 
-    fn sections(text: &str) -> UnusedSections {
-        UnusedSections::from_json(Json::read(text.as_bytes()).expect("JSON")).expect("sections")
+    fn sections(text: &str) -> KeptSections {
+        KeptSections::from_json(Json::read(text.as_bytes()).expect("JSON")).expect("sections")
     }
 
     #[test]
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(both.without(&file).to_json().line(), rest);
         assert_eq!(both.without(&both).to_json().line(), "{}");
         for wrong in ["[]", r#"{"parameters":1}"#] {
-            assert!(UnusedSections::from_json(Json::read(wrong.as_bytes()).expect("JSON")).is_none(), "{wrong}");
+            assert!(KeptSections::from_json(Json::read(wrong.as_bytes()).expect("JSON")).is_none(), "{wrong}");
         }
     }
 }
