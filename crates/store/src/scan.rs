@@ -292,8 +292,8 @@ struct Place {
 struct Search {
     /// Where it would have begun.
     from: Place,
-    /// There is one that cannot be read.
-    is_unreadable: bool,
+    /// Where one begins that cannot be read: there, or behind, in a segment without a header.
+    unreadable: Option<Place>,
     /// The first frame behind it, which is the next one if the missing ones prove to have been durable.
     resume: Option<(Place, FrameHeader)>,
     /// Frames that were found.
@@ -386,11 +386,13 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
                     1
                 }
                 Err(FrameFault::Cut(_) | FrameFault::Checksum) => {
-                    let is_first = self.search.is_none();
-                    self.miss(Place { segment, block });
+                    let place = Place { segment, block };
+                    let is_there = self.search.is_none();
+                    self.miss(place);
                     let header = Frame::read_header_unchecked(bytes).filter(|header| self.is_own(id, header));
-                    if let Some(search) = self.search.as_mut().filter(|_| is_first && header.is_some()) {
-                        search.is_unreadable = true;
+                    let is_next = header.is_some_and(|header| header.sequence == self.chain.next);
+                    if let Some(search) = self.search.as_mut().filter(|_| is_next || is_there && header.is_some()) {
+                        search.unreadable = Some(place);
                     }
                     1
                 }
@@ -416,8 +418,7 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
     /// The next frame is not here.
     fn miss(&mut self, from: Place) {
         if self.search.is_none() {
-            self.search =
-                Some(Search { from, is_unreadable: false, resume: None, frames: 0, synced: FrameSequence(0) });
+            self.search = Some(Search { from, unreadable: None, resume: None, frames: 0, synced: FrameSequence(0) });
         }
     }
 
@@ -501,9 +502,9 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
     fn end_log(&mut self) -> Result<Option<UnreadableEnd>, ScanError> {
         let Some(search) = &self.search else { return Ok(None) };
         let (synced, frames) = (search.synced, search.frames);
-        let Place { segment, block } = search.from;
-        let end = UnreadableEnd { segment: self.segments[segment].id, block: Block(block) };
-        let end = Some(end).filter(|_| search.is_unreadable && synced < self.chain.next);
+        let end = search.unreadable.filter(|_| synced < self.chain.next);
+        let end =
+            end.map(|place| UnreadableEnd { segment: self.segments[place.segment].id, block: Block(place.block) });
         if synced >= self.chain.next {
             self.report(synced.next())?;
             // Nothing can be read that would say how the last of them ended.

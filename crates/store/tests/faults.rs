@@ -398,6 +398,30 @@ fn a_flipped_bit_in_what_a_later_frame_proves_is_damage_and_the_rest_is_read() {
     assert!(told > seeds() / 4 && told > 2 * last, "the faults happened");
 }
 
+/// The write that begins a segment may be torn so that its header is not there, and its frame is.
+#[test]
+fn a_last_frame_that_cannot_be_read_is_told_in_a_segment_without_a_header() {
+    let mut told = 0;
+    for seed in 0..seeds() {
+        let (mut world, _) = lives(seed);
+        let (_, sound) = read(&world.segments, OnDamage::Fail);
+        let Some(last) = sound.frames.last() else { continue };
+        let is_alone = sound.frames.iter().filter(|frame| frame.segment == last.segment).count() == 1;
+        if !is_alone || sound.frames.len() == 1 {
+            continue;
+        }
+        world.segments.block_mut(last.segment, 0).fill(0);
+        let (_, headerless) = read(&world.segments, OnDamage::Fail);
+        assert_eq!(headerless.numbers(), sound.numbers(), "seed {seed}: the frame says where it belongs");
+        world.segments.block_mut(last.segment, last.block.0)[40] ^= 1;
+        let (result, _) = read(&world.segments, OnDamage::Fail);
+        let Ok(ScanResult { unreadable_end: Some(end), .. }) = result else { panic!("seed {seed}: {result:?}") };
+        assert_eq!((end.segment.number, end.block), (last.segment, last.block), "seed {seed}");
+        told += 1;
+    }
+    assert!(told > seeds() / 50, "{told}");
+}
+
 #[test]
 fn behind_damage_a_torn_write_counts_no_more_than_without() {
     let mut world = world(7);

@@ -86,6 +86,54 @@ fn a_footer_that_is_not_that_of_its_segment_is_not_used() {
     assert!(unused > 0, "footers stand for segments");
 }
 
+/// Makes a footer what it is not: flipped, cut short, missing, or another one's.
+fn spoil(world: &mut World, number: SegmentNumber, others: &[Vec<u8>]) {
+    let own = world.footer(number).expect("a footer");
+    let bytes = match world.random.below(4) {
+        0 => {
+            let (bit, mut own) = (world.random.below(8 * own.len() as u64) as usize, own);
+            own[bit / 8] ^= 1 << (bit % 8);
+            own
+        }
+        1 => own[..world.random.below(own.len() as u64) as usize].to_vec(),
+        2 => Vec::new(),
+        _ => others[world.random.below(others.len() as u64) as usize].clone(),
+    };
+    world.put_footer(number, bytes);
+}
+
+/// Whichever of them are damaged or stale, and however: what is found is what is found without any.
+#[test]
+fn any_number_of_footers_may_be_damaged_or_stale_at_once() {
+    let (mut some_used, mut none_used, mut spoiled) = (0, 0, 0);
+    for seed in seeds(3) {
+        let mut world = filled(seed);
+        let mut other = filled(seed + 2_000_000);
+        let numbers = world.disk.footers(LOG);
+        let sound: Vec<Vec<u8>> = numbers.iter().filter_map(|&number| world.footer(number)).collect();
+        let stale = numbers.iter().filter_map(|&number| other.footer(number));
+        let others: Vec<Vec<u8>> = sound.iter().cloned().chain(stale).collect();
+        let (found, expected) = world.recover().expect("a sound log");
+        for _ in 0..12 {
+            let share = 1 + world.random.below(3);
+            for &number in &numbers {
+                if world.random.chance(share) {
+                    spoil(&mut world, number, &others);
+                    spoiled += 1;
+                }
+            }
+            // It compares with a recovery without footers.
+            let (again, recovered) = world.recover().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(recovered == expected, "seed {seed}: another log");
+            assert_eq!((&again.messages, &again.next), (&found.messages, &found.next), "seed {seed}");
+            some_used += u64::from(recovered.footers_used > 0);
+            none_used += u64::from(recovered.footers_used == 0);
+            numbers.iter().zip(&sound).for_each(|(&number, bytes)| world.put_footer(number, bytes.clone()));
+        }
+    }
+    assert!(some_used > 0 && none_used > 0 && spoiled > 50, "{some_used}, {none_used}, {spoiled}");
+}
+
 #[test]
 fn a_segment_that_cannot_have_its_footer_does_without() {
     let mut world = World::new(7, Bodies::Big);
