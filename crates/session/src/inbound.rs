@@ -3,7 +3,7 @@
 //! Enters: bytes of a peer.  Leaves: events, and answers that need no owner in the `Outbound`.
 //! Owns:   the state of one connection and its channels, and contents that arrive in pieces.
 //!
-//! `quick.rs` is the hot path, `repeat.rs` a client's shorter one; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
+//! `fast_path.rs` is the hot path, `publish_run.rs` a server's shorter one and `repeat.rs` a client's; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
 //! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides; `lending.rs` memory that a link fills
 //! by itself.
 
@@ -14,6 +14,7 @@ mod fast_path;
 mod frame;
 mod lending;
 mod method;
+mod publish_run;
 mod repeat;
 mod text;
 
