@@ -22,6 +22,7 @@ pub use frame::PeekedFrame;
 pub use repeat::{DeliveryTemplate, RepeatedDelivery};
 
 use lending::BodyBufferLoan;
+use publish_run::RunSearch;
 
 use crate::{
     Capabilities, Event, FaultScope, Greeting, Outbound, ProtocolFault, SessionLimits,
@@ -128,6 +129,7 @@ pub struct Inbound {
     streaming: Option<ChannelNumber>,
     /// Bytes of the heads in front of the last large body, if nothing else came since.
     repeat_heads_bytes: usize,
+    run_search: RunSearch,
     /// Bytes of input that were left when more were needed.
     left_bytes: usize,
     /// What is lent to the link, and from how many bytes on it may be.
@@ -170,6 +172,7 @@ impl Inbound {
             spare: None,
             streaming: None,
             repeat_heads_bytes: 0,
+            run_search: RunSearch::default(),
             left_bytes: 0,
             lending: BodyBufferLoan::default(),
             copied_bytes: 0,

@@ -13,6 +13,35 @@ use crate::{
 use slab::Pool;
 use wire::{BodyRun, frame::FRAME_END};
 
+/// Publishes that pass without another look for a run, at most, where there are none.
+const PAUSE_MAX: u8 = 15;
+
+/// Whether it is worth to look for a run. Where each publish differs from the one before it, looking costs more than it saves.
+#[derive(Debug, Default)]
+pub(super) struct RunSearch {
+    /// Publishes to let pass before the next look, and how many it will be after the next disappointment.
+    pause: u8,
+    pause_next: u8,
+}
+
+impl RunSearch {
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        let is_due = self.pause == 0;
+        self.pause = self.pause.saturating_sub(1);
+        is_due
+    }
+
+    fn note(&mut self, is_found: bool) {
+        if is_found {
+            self.pause_next = 0;
+            return;
+        }
+        self.pause = self.pause_next;
+        self.pause_next = (self.pause_next * 2 + 1).min(PAUSE_MAX);
+    }
+}
+
 impl Inbound {
     /// As [`next`](Self::next), but publishes on end that differ in their bodies alone may be one event,
     /// [`Event::PublishRun`]: `input` moves on past all of them.
@@ -24,32 +53,48 @@ impl Inbound {
         pool: &Pool,
     ) -> Result<Option<Event<'a>>, ProtocolFault> {
         let before = *input;
-        if let Some(event) = self.quick(input) {
-            self.repeat_heads_bytes = 0;
-            return Ok(Some(with_repeats(event, before, input)));
+        let Some(event) = self.quick(input) else { return self.next_slow(input, out, pool) };
+        self.repeat_heads_bytes = 0;
+        if self.run_search.is_due()
+            && let Some(run) = self.run_of(&event, before, input)
+        {
+            return Ok(Some(run));
         }
-        self.next_slow(input, out, pool)
+        Ok(Some(event))
     }
-}
 
-/// A publish that was taken from `before`, with those behind it that are like it; `rest` is what is behind them.
-#[inline(always)]
-fn with_repeats<'a>(event: Event<'a>, before: &'a [u8], rest: &mut &'a [u8]) -> Event<'a> {
-    let Event::Publish { body: Body::Small(body), .. } = event else { return event };
-    let message_bytes = before.len() - rest.len();
-    // What of the message is not its body: the heads, and the end of the frame of the body if there is one.
-    let heads_bytes = message_bytes - body.len() - usize::from(!body.is_empty());
-    let messages = count(before, message_bytes, heads_bytes);
-    if messages < 2 {
-        return event;
+    /// A publish that was taken from `before`, with those behind it that are like it, if there are any; `rest` is what is behind
+    /// them.
+    #[inline(never)]
+    fn run_of<'a>(&mut self, event: &Event<'a>, before: &'a [u8], rest: &mut &'a [u8]) -> Option<Event<'a>> {
+        let &Event::Publish {
+            channel,
+            exchange,
+            routing_key,
+            mandatory,
+            immediate,
+            properties,
+            body: Body::Small(body),
+        } = event
+        else {
+            return None;
+        };
+        let message_bytes = before.len() - rest.len();
+        if rest.len() < message_bytes {
+            return None;
+        }
+        // What of the message is not its body: the heads, and the end of the frame of the body if there is one.
+        let heads_bytes = message_bytes - body.len() - usize::from(!body.is_empty());
+        let messages = count(before, message_bytes, heads_bytes);
+        self.run_search.note(messages > 1);
+        if messages == 1 {
+            return None;
+        }
+        let (run, behind) = before.split_at(messages * message_bytes);
+        *rest = behind;
+        let bodies = BodyRun::new(run, message_bytes, heads_bytes, body.len());
+        Some(Event::PublishRun { channel, exchange, routing_key, mandatory, immediate, properties, bodies })
     }
-    let Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, .. } = event else {
-        return event;
-    };
-    let (run, behind) = before.split_at(messages * message_bytes);
-    *rest = behind;
-    let bodies = BodyRun::new(run, message_bytes, heads_bytes, body.len());
-    Event::PublishRun { channel, exchange, routing_key, mandatory, immediate, properties, bodies }
 }
 
 /// How many messages the input begins with that are like the first.

@@ -4,13 +4,14 @@
 
 use super::{frame, header, method, pattern, publish, rich_properties, whole};
 use crate::{
-    SessionLimits,
+    BodyOut, DeliverHead, Outbound, SessionLimits,
     drive::{EndpointPair, TestEndpoint},
     limits::{LARGE_BODY_BYTES, PUBLISH_RUN_BYTES_MAX, PUBLISH_RUN_MESSAGES_MAX},
 };
 use proptest::prelude::*;
+use slab::Pool;
 use wire::{
-    ChannelNumber, ShortStr,
+    BodyRun, ChannelNumber, DeliveryTag, ShortStr,
     method::{basic, channel},
 };
 
@@ -50,9 +51,7 @@ fn encode(one: SamplePublish) -> Vec<u8> {
     let SamplePublish { channel: number, oddity, bytes, .. } = one;
     let mut all = match oddity {
         Oddity::AfterHeartbeat => frame(8, ChannelNumber::CONNECTION, &[]),
-        Oddity::AfterAck => {
-            method(number, basic::Ack { delivery_tag: wire::DeliveryTag(one.number.into()), multiple: true })
-        }
+        Oddity::AfterAck => method(number, basic::Ack { delivery_tag: DeliveryTag(one.number.into()), multiple: true }),
         Oddity::Reopened => {
             let reply_text = ShortStr::literal("over");
             let close = channel::Close { reply_code: 200, reply_text, class_id: 0, method_id: 0 };
@@ -206,4 +205,60 @@ proptest! {
         same(&all, cut);
         same(&all, usize::MAX);
     }
+}
+
+/// What is sent of deliveries with these bodies, one by one or as runs of so many.
+fn delivered(bytes: usize, count: usize, properties: &[u8], run: Option<usize>) -> Vec<u8> {
+    const HEADS: usize = 3;
+    let message = |number: usize| [vec![0; HEADS], pattern(bytes + number).split_off(number), vec![1]].concat();
+    let messages: Vec<u8> = (0..count).flat_map(message).collect();
+    let (mut out, pool) = (Outbound::new(), Pool::default());
+    let mut left = Some(BodyRun::new(&messages, HEADS + bytes + 1, HEADS, bytes));
+    let mut head = DeliverHead {
+        consumer_tag: b"tag",
+        delivery_tag: DeliveryTag(250),
+        redelivered: false,
+        exchange: b"x",
+        routing_key: b"key",
+    };
+    while let Some(bodies) = left.and_then(|left| left.take(run.unwrap_or(1))) {
+        let before = out.bytes();
+        match run {
+            Some(_) => out.deliver_run(&pool, ChannelNumber(7), &head, properties, bodies),
+            None => out.deliver(&pool, ChannelNumber(7), &head, properties, BodyOut::Copy(bodies.first())),
+        }
+        let expected = out.delivery_bytes(&head, properties, bytes).map(|bytes| bytes * bodies.len());
+        assert_eq!(Some(out.bytes() - before), expected);
+        head.delivery_tag.0 += bodies.len() as u64;
+        left = left.and_then(|left| left.skip(bodies.len()));
+    }
+    out.gather().parts().flatten().copied().collect()
+}
+
+#[test]
+fn deliveries_of_a_run_are_the_bytes_of_single_ones() {
+    for (bytes, count) in [(0, 100), (1, 3), (64, 1), (64, 2_000), (4_000, 64), (9_000, 20)] {
+        for properties in [&[0, 0][..], &rich_properties()] {
+            let single = delivered(bytes, count, properties, None);
+            for run in [1, 7, 64, usize::MAX] {
+                let runs = delivered(bytes, count, properties, Some(run));
+                assert!(runs == single, "{count} of {bytes} bytes in runs of {run}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_is_not_delivered_in_more_frames_than_one_each() {
+    let mut out = Outbound::new();
+    out.set_frame_bytes_max(4_096);
+    let head = DeliverHead {
+        consumer_tag: b"",
+        delivery_tag: DeliveryTag(1),
+        redelivered: false,
+        exchange: b"",
+        routing_key: b"",
+    };
+    let fits = |bytes| out.delivery_bytes(&head, &[0, 0], bytes).is_some();
+    assert!(fits(4_088) && !fits(4_089));
 }
