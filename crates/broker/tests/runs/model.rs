@@ -87,6 +87,10 @@ enum RunStep {
         multiple: bool,
         requeue: Option<bool>,
     },
+    /// Everything that is out on a connection is acknowledged.
+    AckAll {
+        at: usize,
+    },
     /// The output of a connection has room for so many deliveries, or any number.
     Room {
         at: usize,
@@ -129,6 +133,7 @@ fn step() -> impl Strategy<Value = RunStep> {
         3 => (at.clone(), 0..12_u64, any::<bool>(), prop::option::weighted(0.2, any::<bool>()))
             .prop_map(|(at, back, multiple, requeue)| RunStep::Ack { at, back, multiple, requeue }),
         2 => (at.clone(), prop::option::of(0..30_usize)).prop_map(|(at, deliveries)| RunStep::Room { at, deliveries }),
+        4 => at.clone().prop_map(|at| RunStep::AckAll { at }),
         1 => at.prop_map(|at| RunStep::CloseChannel { at }),
         1 => Just(RunStep::SelectConfirms),
         1 => prop::bool::weighted(0.2).prop_map(|selects| match selects {
@@ -220,6 +225,9 @@ impl Side {
                     Some(requeue) => world.command(at, basic::Nack { delivery_tag, multiple, requeue }),
                 }
             }
+            RunStep::AckAll { at } => {
+                world.command(self.consumers[at], basic::Ack { delivery_tag: DeliveryTag(0), multiple: true });
+            }
             RunStep::Room { at, deliveries } => world.set_room(self.consumers[at], deliveries),
             RunStep::CloseChannel { at } => {
                 let (broker, recorder) = &mut world.shards[0];
@@ -286,10 +294,16 @@ proptest! {
     #[test]
     fn clients_see_and_brokers_count_the_same_with_runs_and_without(
         steps in prop::collection::vec(step(), 1..60),
+        // Each of the first queues has a consumer to begin with, so that there are runs.
+        first in prop::array::uniform3((prop::sample::select(vec![0_u16, 0, 3, 20]), any::<bool>(), any::<bool>())),
         work_per_turn in prop::sample::select(vec![30_u32, 100, 1_000, 32_768]),
     ) {
         let [mut single, mut runs] = [false, true].map(|as_runs| Side::new(as_runs, work_per_turn));
-        for (number, step) in steps.iter().enumerate() {
+        let consume = first.into_iter().enumerate().map(|(at, (prefetch, global, no_ack))| {
+            RunStep::Consume { at, queue: at, prefetch, global, no_ack, priority: 1 }
+        });
+        for (number, step) in consume.chain(steps).enumerate() {
+            let step = &step;
             let (expected, published) = (single.carry_out(step), runs.carry_out(step));
             for side in [&mut single, &mut runs] {
                 side.make_durable(step);
