@@ -18,18 +18,24 @@ impl BodySizeStats {
     /// One more body. The smallest, of which there are most, take one comparison and no call.
     #[inline]
     pub fn record(&mut self, bytes: usize) {
+        self.record_alike(bytes, 1);
+    }
+
+    /// More bodies, so many of one size.
+    #[inline]
+    pub fn record_alike(&mut self, bytes: usize, bodies: u64) {
         let bytes = bytes as u64;
-        self.sum_bytes += bytes;
+        self.sum_bytes += bytes * bodies;
         if bytes <= BODY_SIZE_BOUNDS[0] {
-            self.classes[0] += 1;
+            self.classes[0] += bodies;
         } else {
-            self.record_larger(bytes);
+            self.record_larger(bytes, bodies);
         }
     }
 
     #[cold]
-    fn record_larger(&mut self, bytes: u64) {
-        self.classes[BODY_SIZE_BOUNDS.partition_point(|&bound| bound < bytes)] += 1;
+    fn record_larger(&mut self, bytes: u64, bodies: u64) {
+        self.classes[BODY_SIZE_BOUNDS.partition_point(|&bound| bound < bytes)] += bodies;
     }
 
     pub fn add(&mut self, other: &BodySizeStats) {
@@ -48,6 +54,9 @@ mod tests {
         for bytes in [0, 100, 101, 1_000, 100_000_000, 100_000_001] {
             sizes.record(bytes);
         }
+        let mut alike = sizes;
+        [(99, 3), (1_000, 2)].into_iter().for_each(|(bytes, bodies)| alike.record_alike(bytes, bodies));
+        assert_eq!((alike.classes, alike.sum_bytes), ([5, 4, 0, 0, 0, 0, 0, 1, 1], sizes.sum_bytes + 2_297));
         let mut twice = sizes;
         twice.add(&sizes);
         assert_eq!(sizes.classes, [2, 2, 0, 0, 0, 0, 0, 1, 1]);

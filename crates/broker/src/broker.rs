@@ -81,7 +81,7 @@ impl Broker {
     }
 
     #[inline]
-    fn publishing(&mut self) -> Publishing<'_> {
+    pub(crate) fn publishing(&mut self) -> Publishing<'_> {
         let Broker { identity, sessions, definitions, data, .. } = self;
         Publishing { identity: *identity, sessions, catalog: &mut definitions.catalog, data }
     }

@@ -14,6 +14,7 @@ use crate::payload::Payload;
 use crate::rollback::Rollback;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
+use run_deliveries::RunOutputs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::method::basic;
@@ -36,6 +37,7 @@ pub(crate) struct Channels {
     pub delivered: u64,
     pub latency: DeliveryLatency,
     pub counts: ChannelCounts,
+    pub run_outputs: RunOutputs,
 }
 
 impl Channels {
@@ -51,6 +53,7 @@ impl Channels {
             delivered: 0,
             latency: DeliveryLatency::default(),
             counts: ChannelCounts::default(),
+            run_outputs: RunOutputs::default(),
         }
     }
 
@@ -509,6 +512,7 @@ impl Channels {
     }
 }
 
+mod run_deliveries;
 #[cfg(test)]
 mod tests {
     use super::Channels;

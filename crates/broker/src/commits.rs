@@ -158,7 +158,7 @@ impl Commits<'_> {
         let route = match route {
             Ok(route) => {
                 if let Some(cache) = &mut channel.route_cache {
-                    cache.count(&route);
+                    cache.count(&route, 1);
                 }
                 route
             }

@@ -78,6 +78,14 @@ impl ConsumerRotation {
         self.top.is_some()
     }
 
+    /// The only one that is not idle of its priority, if none of a higher one is: every message is for it as long as it accepts
+    /// them.
+    #[inline]
+    pub(crate) fn only_active(&self) -> Option<ConsumerRef> {
+        let TurnList { first, first_consumer, last } = self.top?;
+        (first == last).then_some(first_consumer)
+    }
+
     /// Whether one of them has the queue to itself.
     pub fn is_exclusive(&self) -> bool {
         self.exclusive.is_some()
@@ -284,7 +292,9 @@ mod tests {
         rotation.add(b, 0, false, false);
         rotation.add(c, 5, false, false);
         assert_eq!(next(&mut rotation, |_| true), Some(c), "the highest priority comes first");
+        assert_eq!(rotation.only_active(), Some(c));
         assert_eq!(next(&mut rotation, |consumer| consumer != c), Some(a));
+        assert_eq!(rotation.only_active(), None, "two take turns");
         assert_eq!(next(&mut rotation, |_| true), Some(b), "c is idle until it is activated");
         rotation.activate(c, 5);
         assert_eq!(next(&mut rotation, |_| true), Some(c));

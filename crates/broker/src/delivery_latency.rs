@@ -70,6 +70,16 @@ impl DeliveryLatency {
         }
     }
 
+    /// Messages that came together are delivered for the first time.
+    #[inline]
+    pub fn count_alike(&mut self, arrived_us: u64, mut deliveries: u32) {
+        while deliveries >= self.countdown {
+            deliveries -= self.countdown;
+            self.record(arrived_us);
+        }
+        self.countdown -= deliveries;
+    }
+
     #[cold]
     fn record(&mut self, arrived_us: u64) {
         self.stats.record(self.now_us.saturating_sub(arrived_us));
@@ -95,6 +105,19 @@ mod tests {
             assert_eq!(stats.classes.iter().position(|count| *count == 1), Some(expected), "{time_us}");
             assert_eq!(stats.sum_us, time_us);
         }
+    }
+
+    #[test]
+    fn deliveries_that_are_counted_together_are_looked_at_in_the_same_places() {
+        let at = |now_us| DeliveryLatency { now_us, ..DeliveryLatency::default() };
+        let (mut single, mut together) = (at(500), at(500));
+        for deliveries in [1, 1_022, 1, 5_000, 0, 64, 100_000] {
+            (0..deliveries).for_each(|_| single.count(300));
+            together.count_alike(300, deliveries);
+            assert_eq!((together.countdown, together.random), (single.countdown, single.random), "{deliveries}");
+            assert_eq!(together.stats, single.stats);
+        }
+        assert!(single.stats.sum_us > 0);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::queue_demand::QueueDemand;
 use crate::queue_entry::QueueEntry;
 use crate::queues::Queues;
 use crate::remote_consumers::RemoteConsumers;
+use crate::run_lists::RunLists;
 use crate::sessions::Sessions;
 use crate::settled_run::SettledRun;
 use crate::shard_message::{ShardMessage, ShardPayload};
@@ -61,7 +62,7 @@ enum DispatchResult {
 
 /// Queues, consumers, and the flow control between them.
 pub(crate) struct Dispatcher {
-    identity: ShardIdentity,
+    pub(crate) identity: ShardIdentity,
     pub queues: Queues,
     pub channels: Channels,
     pub remotes: RemoteConsumers,
@@ -71,6 +72,7 @@ pub(crate) struct Dispatcher {
     pub work: WorkBudget,
     /// Microseconds since a moment that is the same for all shards.
     pub now_us: u64,
+    pub run_lists: RunLists,
 }
 
 impl Dispatcher {
@@ -84,6 +86,7 @@ impl Dispatcher {
             demand: QueueDemand::new(identity),
             work: WorkBudget::new(work_per_turn),
             now_us: 0,
+            run_lists: RunLists::default(),
         }
     }
 
@@ -130,7 +133,7 @@ impl Dispatcher {
         }
         if let Some(consumer) = consumer {
             self.work.draw(content.copying_work());
-            let position = queue.ready.bypass(level);
+            let position = queue.ready.bypass(level, 1);
             let source = DispatchSource::Passing { content, kept, last };
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
             queue.stats.publish += 1;
@@ -591,6 +594,6 @@ fn deliver_or_send<E: Effects>(
 }
 
 #[inline]
-fn is_persistent(content: &Content<'_>) -> bool {
+pub(crate) fn is_persistent(content: &Content<'_>) -> bool {
     content.properties().is_persistent()
 }

@@ -5,13 +5,13 @@
 
 use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::ids::{ConnectionSlot, QueuePosition};
-use crate::message::{Content, Message};
+use crate::message::{BodyRef, Content, Message};
 use crate::shard_message::ShardBatch;
 use catalog::{Catalog, Definition, ExecutedDefinition, QueueUid, Refusal, ShardId};
 use slab::Pool;
 use std::sync::Arc;
 use wire::{
-    ChannelNumber, DeliveryTag,
+    BodyRun, ChannelNumber, DeliveryTag,
     method::{Method, basic},
 };
 
@@ -74,6 +74,22 @@ pub trait Effects {
     fn has_capacity(&self, slot: ConnectionSlot) -> bool;
     /// Sends `basic.deliver`.
     fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>);
+    /// How many deliveries like this one, with bodies of the same size, the connection's output may take on end: up to so many.
+    fn accepted_deliveries(
+        &self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        delivery: &Delivery<'_>,
+        most: usize,
+    ) -> usize;
+    /// Sends `basic.deliver` for each of a run of messages, which are like the first in all but their bodies, and whose tags follow
+    /// its own. The connection's output accepts them.
+    fn deliver_run(&mut self, slot: ConnectionSlot, channel: ChannelNumber, first: Delivery<'_>, bodies: BodyRun<'_>) {
+        for (tag, body) in (first.tag.0..).map(DeliveryTag).zip(bodies.iter()) {
+            let content = Content { body: BodyRef::Small(body), ..first.content };
+            self.deliver(slot, channel, Delivery { tag, content, ..first });
+        }
+    }
     /// Sends `basic.get-ok`.
     fn get_ok(
         &mut self,

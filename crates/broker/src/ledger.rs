@@ -66,6 +66,16 @@ impl Ledger {
         DeliveryTag(self.last)
     }
 
+    /// The next tags for so many deliveries that need no acknowledgement.
+    #[inline]
+    pub fn assign_all_settled(&mut self, deliveries: usize) {
+        if self.list.is_empty() {
+            self.last += deliveries as u64;
+        } else {
+            (0..deliveries).for_each(|_| _ = self.assign_settled());
+        }
+    }
+
     /// The tag that the next delivery will get.
     #[inline]
     pub fn next_tag(&self) -> DeliveryTag {
@@ -290,6 +300,11 @@ mod tests {
         assert_eq!(ledger.unsettled(), 1);
         assert!(ledger.settle(DeliveryTag(5)).is_some());
         assert_eq!(ledger.unsettled(), 0);
+        ledger.assign_all_settled(3);
+        assert_eq!((ledger.assign_unsettled(delivery(&pool, 2)), ledger.entries()), (DeliveryTag(9), 1));
+        ledger.assign_all_settled(2);
+        assert_eq!((ledger.next_tag(), ledger.entries()), (DeliveryTag(12), 3));
+        assert!(ledger.settle(DeliveryTag(9)).is_some() && ledger.entries() == 0);
     }
 
     #[test]

@@ -54,11 +54,11 @@ impl PriorityLevel {
         Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false })
     }
 
-    /// The number of a message that does not wait.
+    /// The number of the first of so many messages that do not wait.
     #[inline]
-    pub fn bypass(&mut self) -> u64 {
-        self.list_front += 1;
-        self.list_front - 1
+    pub fn bypass(&mut self, messages: u64) -> u64 {
+        self.list_front += messages;
+        self.list_front - messages
     }
 
     pub fn restore(&mut self, entry: QueueEntry) {

@@ -29,7 +29,7 @@ impl PublishRouteCache {
     }
 
     /// The route of a message with this key and these properties, if it is the cached one.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, routing_key: &[u8], properties: RawProperties<'_>) -> Option<&Arc<QueueRoute>> {
         let route = self.route.as_ref()?;
         let is_alike = same(&self.routing_key, routing_key)
@@ -38,10 +38,11 @@ impl PublishRouteCache {
         is_alike.then_some(route)
     }
 
-    /// A message was published along this route.
+    /// So many messages were published along this route.
     #[inline]
-    pub fn count(&mut self, route: &QueueRoute) {
-        self.routed += ExchangeStats { publish_in: 1, publish_out: route.queues.len() as u64 };
+    pub fn count(&mut self, route: &QueueRoute, messages: u64) {
+        let publish_out = messages * route.queues.len() as u64;
+        self.routed += ExchangeStats { publish_in: messages, publish_out };
     }
 
     /// What was counted since this was last asked.

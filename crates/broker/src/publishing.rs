@@ -138,7 +138,7 @@ impl Publishing<'_> {
         let route = match route {
             Ok(route) => {
                 if let Some(cache) = &mut channel.route_cache {
-                    cache.count(&route);
+                    cache.count(&route, 1);
                 }
                 route
             }

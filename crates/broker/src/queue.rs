@@ -188,12 +188,18 @@ impl Queue {
     /// A message leaves it for a consumer.
     #[inline]
     pub(crate) fn count_delivery(&mut self, ack_required: bool, body_bytes: usize) {
+        self.count_deliveries(ack_required, 1, body_bytes);
+    }
+
+    /// So many messages leave it for a consumer, each with a body of so many bytes.
+    #[inline]
+    pub(crate) fn count_deliveries(&mut self, ack_required: bool, messages: usize, body_bytes: usize) {
         if ack_required {
-            self.unsettled += 1;
-            self.unsettled_bytes += body_bytes as u64;
-            self.stats.deliver += 1;
+            self.unsettled += messages as u64;
+            self.unsettled_bytes += (messages * body_bytes) as u64;
+            self.stats.deliver += messages as u64;
         } else {
-            self.stats.deliver_no_ack += 1;
+            self.stats.deliver_no_ack += messages as u64;
         }
     }
 

@@ -275,7 +275,7 @@ impl Queues {
             return AppendResult::Durable;
         };
         let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-        let position = queue.ready.bypass(level);
+        let position = queue.ready.bypass(level, 1);
         let append = match queue.uid.filter(|_| message.is_persistent()) {
             Some(uid) => fx.append(uid, position, message.clone()),
             None => AppendResult::Durable,

@@ -185,11 +185,11 @@ impl ReadyMessages {
         higher.fill(level);
     }
 
-    /// The position of a message that does not wait: it is delivered while the list is empty.
+    /// The position of the first of so many messages that do not wait: they are delivered while the list is empty.
     #[inline]
-    pub fn bypass(&mut self, level: u8) -> QueuePosition {
+    pub fn bypass(&mut self, level: u8, messages: usize) -> QueuePosition {
         debug_assert!(self.is_empty(), "only an empty list is bypassed");
-        QueuePosition::new(level, self.line_mut(level).bypass())
+        QueuePosition::new(level, self.line_mut(level).bypass(messages as u64))
     }
 
     /// The next message, if it is in memory.
@@ -581,7 +581,7 @@ mod tests {
         assert!(all.iter().map(|entry| entry.position).take(4).eq(positions));
         assert_eq!(all.iter().map(text).collect::<String>(), "cebdaf");
         assert!(ready.is_empty() && ready.front().is_none() && ready.body_bytes() == 0);
-        let position = ready.bypass(5);
+        let position = ready.bypass(5, 1);
         assert_eq!((position.level(), position.number()), (5, 2));
         ready.push(5, message(&pool, b"g"));
         let mut taken = ready.take();

@@ -53,6 +53,9 @@ impl Effects for RecordedEffects {
         let again = if delivery.redelivered { "!" } else { "" };
         self.list.push(format!("{slot}: #{}={}{again}", delivery.tag, body_text(&delivery.content)));
     }
+    fn accepted_deliveries(&self, slot: ConnectionSlot, _: ChannelNumber, _: &Delivery<'_>, most: usize) -> usize {
+        if self.has_capacity(slot) { most } else { 0 }
+    }
     fn get_ok(
         &mut self,
         slot: ConnectionSlot,

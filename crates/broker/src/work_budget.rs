@@ -42,6 +42,12 @@ impl WorkBudget {
         self.left <= 0
     }
 
+    /// How many times so many units may be drawn on end before the budget is spent, the last of them included.
+    #[inline]
+    pub fn room_for(&self, units: usize) -> usize {
+        usize::try_from(self.left).unwrap_or(0).checked_div(units).unwrap_or(0)
+    }
+
     /// What is left of the budget: at least one unit, so that whatever has a turn goes on.
     pub fn left(&self) -> u64 {
         u64::try_from(self.left).map_or(1, |left| left.max(1))
@@ -74,10 +80,11 @@ mod tests {
     fn a_turn_ends_when_its_budget_is_spent_and_the_most_is_remembered() {
         let mut work = WorkBudget::new(64);
         assert_eq!((work.is_spent(), work.grace(), work.most()), (false, 2, 0));
+        assert_eq!([1, 3, 64, 65, 0].map(|units| work.room_for(units)), [64, 21, 1, 0, 0]);
         work.draw(63);
         assert!(!work.is_spent());
         work.draw(7);
-        assert!(work.is_spent());
+        assert!(work.is_spent() && work.room_for(1) == 0);
         work.start_turn();
         assert_eq!((work.is_spent(), work.most()), (false, 70));
         work.draw(64);

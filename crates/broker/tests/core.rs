@@ -4,6 +4,7 @@ mod durability;
 mod features;
 mod journal;
 mod paging;
+mod runs;
 mod stats;
 mod turns;
 mod world;

@@ -142,6 +142,7 @@ impl SessionState {
             Event::Deliver { .. } => debug_assert!(false, "deliveries are taken before"),
             // The session gives these to servers and federation links only.
             Event::Publish { .. }
+            | Event::PublishRun { .. }
             | Event::PublishBegun { .. }
             | Event::Login { .. }
             | Event::LoginResponse { .. }

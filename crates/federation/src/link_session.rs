@@ -309,6 +309,7 @@ impl LinkSession {
             | Event::GetOk { .. }
             | Event::Return { .. }
             | Event::Publish { .. }
+            | Event::PublishRun { .. }
             | Event::PublishBegun { .. }
             | Event::Login { .. }
             | Event::LoginResponse { .. }

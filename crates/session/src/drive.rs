@@ -38,6 +38,9 @@ pub(crate) struct TestEndpoint {
     /// Likewise whether deliveries are taken for their likeness, and how many were.
     repeat: Option<DeliveryTemplate>,
     pub repeated: usize,
+    /// Likewise whether publishes are taken in runs, which must not show in the log, and how many messages came so.
+    takes_runs: bool,
+    pub in_runs: usize,
     /// Bytes that came through `direct`.
     pub placed_bytes: usize,
     wanted: SessionLimits,
@@ -78,6 +81,8 @@ impl TestEndpoint {
             in_place,
             repeat: in_place.then(DeliveryTemplate::default),
             repeated: 0,
+            takes_runs: in_place,
+            in_runs: 0,
             placed_bytes: 0,
             wanted: *wanted,
             lends: false,
@@ -154,9 +159,33 @@ impl TestEndpoint {
             let unread = input;
             let before = input.len();
             let begins = self.inbound.is_between_frames();
-            let then = match self.inbound.next(&mut input, &mut self.out, &self.pool) {
+            let next = match self.takes_runs {
+                true => self.inbound.next_run(&mut input, &mut self.out, &self.pool),
+                false => self.inbound.next(&mut input, &mut self.out, &self.pool),
+            };
+            let then = match next {
                 // Whether a content comes in pieces depends on how the bytes are cut.
                 Ok(Some(Event::PublishBegun { .. })) => OwnerReaction::Nothing,
+                Ok(Some(Event::PublishRun {
+                    channel,
+                    exchange,
+                    routing_key,
+                    mandatory,
+                    immediate,
+                    properties,
+                    bodies,
+                })) => {
+                    // Sometimes all are carried out, sometimes not.
+                    let taken = 1 + (self.in_runs + bodies.len()) % bodies.len();
+                    for body in bodies.iter().take(taken).map(Body::Small) {
+                        let event =
+                            Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body };
+                        self.log.push(line(&event, &mut self.bodies));
+                    }
+                    self.in_runs += taken;
+                    input = &unread[taken * bodies.message_bytes()..];
+                    OwnerReaction::Nothing
+                }
                 Ok(Some(event)) => {
                     self.log.push(line(&event, &mut self.bodies));
                     if let (Some(repeat), true, Event::Deliver { .. }) = (&mut self.repeat, begins, &event) {

@@ -5,7 +5,7 @@
 
 use crate::{capabilities::Capabilities, tuning::Tuning};
 use slab::Slice;
-use wire::{ChannelNumber, DeliveryTag, Method, RawProperties, ShortStr, TableRef, method::connection};
+use wire::{BodyRun, ChannelNumber, DeliveryTag, Method, RawProperties, ShortStr, TableRef, method::connection};
 
 /// The body of a content.
 #[derive(Clone, Debug)]
@@ -58,6 +58,25 @@ pub enum Event<'a> {
         /// Flags and values in wire form.
         properties: RawProperties<'a>,
         body: Body<'a>,
+    },
+    /// Server: several `basic.publish` on end, which differ in their bodies alone. Only
+    /// [`Inbound::next_run`](crate::Inbound::next_run) tells of them at once. An owner that carries out fewer presents the others
+    /// again, and then hears of them anew.
+    PublishRun {
+        /// The channel, which is open.
+        channel: ChannelNumber,
+        /// Name of the exchange, at most 255 bytes.
+        exchange: &'a [u8],
+        /// The routing key, at most 255 bytes.
+        routing_key: &'a [u8],
+        /// Return the messages if no queue takes them.
+        mandatory: bool,
+        /// Return the messages if no consumer takes them now (RabbitMQ refuses them).
+        immediate: bool,
+        /// Flags and values in wire form.
+        properties: RawProperties<'a>,
+        /// At least two small ones. A message of the run is all that came of one publish.
+        bodies: BodyRun<'a>,
     },
     /// Server: a `basic.publish` whose content comes in pieces; `Publish` follows once it is whole. An owner that refuses it
     /// now spares itself the body: what comes of it after [`Inbound::fail`](crate::Inbound::fail) is dropped.

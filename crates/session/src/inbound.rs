@@ -3,7 +3,7 @@
 //! Enters: bytes of a peer.  Leaves: events, and answers that need no owner in the `Outbound`.
 //! Owns:   the state of one connection and its channels, and contents that arrive in pieces.
 //!
-//! `quick.rs` is the hot path, `repeat.rs` a client's shorter one; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
+//! `fast_path.rs` is the hot path, `publish_run.rs` a server's shorter one and `repeat.rs` a client's; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
 //! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides; `lending.rs` memory that a link fills
 //! by itself.
 
@@ -14,6 +14,7 @@ mod fast_path;
 mod frame;
 mod lending;
 mod method;
+mod publish_run;
 mod repeat;
 mod text;
 
@@ -21,6 +22,7 @@ pub use frame::PeekedFrame;
 pub use repeat::{DeliveryTemplate, RepeatedDelivery};
 
 use lending::BodyBufferLoan;
+use publish_run::RunSearch;
 
 use crate::{
     Capabilities, Event, FaultScope, Greeting, Outbound, ProtocolFault, SessionLimits,
@@ -127,6 +129,7 @@ pub struct Inbound {
     streaming: Option<ChannelNumber>,
     /// Bytes of the heads in front of the last large body, if nothing else came since.
     repeat_heads_bytes: usize,
+    run_search: RunSearch,
     /// Bytes of input that were left when more were needed.
     left_bytes: usize,
     /// What is lent to the link, and from how many bytes on it may be.
@@ -169,6 +172,7 @@ impl Inbound {
             spare: None,
             streaming: None,
             repeat_heads_bytes: 0,
+            run_search: RunSearch::default(),
             left_bytes: 0,
             lending: BodyBufferLoan::default(),
             copied_bytes: 0,

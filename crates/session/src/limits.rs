@@ -65,6 +65,12 @@ pub(crate) const WAITED_HEADER_BYTES_MAX: u32 = 4096;
 /// The longest arguments of a method that content follows: `deliver` with its three strings.
 pub(crate) const CONTENT_ARGUMENTS_BYTES_MAX: usize = 3 * 256 + 9;
 
+/// Publishes that are one event at most, and their bytes. What makes a run cheaper than its messages is done once for each, and is
+/// little of 64; who stops in its middle looks at no more than that again, and the bodies are still in the core's own cache when
+/// the last of many consumers gets them.
+pub const PUBLISH_RUN_MESSAGES_MAX: usize = 64;
+pub const PUBLISH_RUN_BYTES_MAX: usize = 32 * 1024;
+
 /// Class, weight and body size in a header frame.
 pub(crate) const HEADER_FIXED_BYTES: usize = 12;
 

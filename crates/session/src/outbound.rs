@@ -9,9 +9,9 @@ use crate::{
 };
 use slab::{Gather, Pool, Slice};
 use wire::{
-    ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr,
+    BodyRun, ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, HEARTBEAT_FRAME},
-    method::{basic, channel, connection},
+    method::{METHOD_ID_BYTES, basic, channel, connection},
 };
 
 /// How a body is sent.
@@ -44,6 +44,46 @@ pub struct DeliverHead<'a> {
     /// Name of the exchange it was published to.
     pub exchange: &'a [u8],
     pub routing_key: &'a [u8],
+}
+
+impl DeliverHead<'_> {
+    /// Where the delivery tag stands in a frame.
+    #[inline]
+    fn tag_at(&self) -> usize {
+        FRAME_HEAD_BYTES + METHOD_ID_BYTES + 1 + self.consumer_tag.len()
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        3 + self.consumer_tag.len() + self.exchange.len() + self.routing_key.len() + 9
+    }
+
+    #[inline(always)]
+    fn write(&self, pen: &mut SliceWriter<'_>) {
+        pen.short_str(self.consumer_tag);
+        pen.array(self.delivery_tag.0.to_be_bytes());
+        pen.array([u8::from(self.redelivered)]);
+        pen.short_str(self.exchange);
+        pen.short_str(self.routing_key);
+    }
+
+    #[inline(always)]
+    fn content<'a>(&self, channel: ChannelNumber, properties: &'a [u8], body_bytes: usize) -> ContentHeads<'a> {
+        ContentHeads { channel, id: basic::Deliver::ID, arguments_bytes: self.bytes(), properties, body_bytes }
+    }
+
+    /// Writes a delivery that has these bytes in common with another, up to its body, but for its tag.
+    #[inline(always)]
+    fn write_like(&self, place: &mut [u8], common: &[u8], delivery_tag: DeliveryTag, body: &[u8]) {
+        let (heads, rest) = place.split_at_mut(common.len());
+        heads.copy_from_slice(common);
+        let tag = heads[self.tag_at()..].first_chunk_mut().expect("heads have a tag");
+        *tag = delivery_tag.0.to_be_bytes();
+        if let [place @ .., end] = rest {
+            place.copy_from_slice(body);
+            *end = FRAME_END;
+        }
+    }
 }
 
 /// Arguments of `basic.get-ok`. Strings are at most 255 bytes; a longer one is an assertion.
@@ -82,6 +122,46 @@ pub struct PublishHead<'a> {
     pub mandatory: bool,
     /// Return the message if no consumer takes it now.
     pub immediate: bool,
+}
+
+/// What stands before a body: a method and a header, and the head of the body's frame if both are written together.
+struct ContentHeads<'a> {
+    channel: ChannelNumber,
+    id: (u16, u16),
+    arguments_bytes: usize,
+    properties: &'a [u8],
+    body_bytes: usize,
+}
+
+impl ContentHeads<'_> {
+    /// Bytes of the frames of method and header.
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        METHOD_ID_BYTES + self.arguments_bytes + HEADER_FIXED_BYTES + self.properties.len() + 2 * FRAME_OVERHEAD_BYTES
+    }
+
+    /// Writes these frames, and the body's if there is any of it.
+    #[inline(always)]
+    fn write(&self, place: &mut [u8], body: &[u8], arguments: impl FnOnce(&mut SliceWriter<'_>)) {
+        let mut pen = SliceWriter::new(place);
+        pen.method_head(self.channel, METHOD_ID_BYTES + self.arguments_bytes, self.id);
+        arguments(&mut pen);
+        pen.between(FRAME_HEADER, self.channel, HEADER_FIXED_BYTES + self.properties.len());
+        pen.header_fixed(self.body_bytes as u64);
+        pen.bytes(self.properties);
+        if !body.is_empty() {
+            pen.between(FRAME_BODY, self.channel, body.len());
+            pen.bytes(body);
+        }
+        pen.array([FRAME_END]);
+        pen.finish();
+    }
+}
+
+/// Bytes of the frame of a body that is written with its heads.
+#[inline(always)]
+fn inline_bytes(body_bytes: usize) -> usize {
+    if body_bytes == 0 { 0 } else { body_bytes + FRAME_OVERHEAD_BYTES }
 }
 
 /// The sending half of a session. Without anything to send it holds no memory.
@@ -224,14 +304,46 @@ impl Outbound {
         properties: &[u8],
         body: BodyOut<'_>,
     ) {
-        let strings_bytes = 3 + head.consumer_tag.len() + head.exchange.len() + head.routing_key.len();
-        self.content(pool, channel, basic::Deliver::ID, strings_bytes + 9, properties, body, |pen| {
-            pen.short_str(head.consumer_tag);
-            pen.array(head.delivery_tag.0.to_be_bytes());
-            pen.array([u8::from(head.redelivered)]);
-            pen.short_str(head.exchange);
-            pen.short_str(head.routing_key);
-        });
+        self.content(pool, channel, basic::Deliver::ID, head.bytes(), properties, body, |pen| head.write(pen));
+    }
+
+    /// Bytes that `deliver` adds for a body of so many, which it copies, or `None` if that does not fit a frame.
+    #[inline]
+    pub fn delivery_bytes(&self, head: &DeliverHead<'_>, properties: &[u8], body_bytes: usize) -> Option<usize> {
+        let heads = head.content(ChannelNumber::CONNECTION, properties, body_bytes);
+        (body_bytes <= self.payload_bytes_max).then(|| heads.bytes() + inline_bytes(body_bytes))
+    }
+
+    /// Sends `basic.deliver` for each body of a run, the same in all but the bodies and the delivery tags, which follow that of the
+    /// first. The bodies fit a frame each.
+    ///
+    /// One of them is written, and what it has in common with the others is copied.
+    pub fn deliver_run(
+        &mut self,
+        pool: &Pool,
+        channel: ChannelNumber,
+        first: &DeliverHead<'_>,
+        properties: &[u8],
+        bodies: BodyRun<'_>,
+    ) {
+        let body_bytes = bodies.body_bytes();
+        assert!(body_bytes <= self.payload_bytes_max, "a run of bodies of {body_bytes} bytes, which fit no frame");
+        let heads = first.content(channel, properties, body_bytes);
+        let whole_bytes = heads.bytes() + inline_bytes(body_bytes);
+        let (mut left, mut delivery_tag) = (Some(bodies), first.delivery_tag);
+        while let Some(now) = left.and_then(|left| left.take((self.gather.chunk_room() / whole_bytes).max(1))) {
+            let place = self.gather.reserve(pool, now.len() * whole_bytes);
+            let (template, others) = place.split_at_mut(whole_bytes);
+            heads.write(template, now.first(), |pen| DeliverHead { delivery_tag, ..*first }.write(pen));
+            let end_bytes = usize::from(body_bytes > 0);
+            let (common, _) = template.split_at(whole_bytes - body_bytes - end_bytes);
+            for (place, body) in others.chunks_exact_mut(whole_bytes).zip(now.iter().skip(1)) {
+                delivery_tag.0 += 1;
+                first.write_like(place, common, delivery_tag, body);
+            }
+            delivery_tag.0 += 1;
+            left = left.and_then(|left| left.skip(now.len()));
+        }
     }
 
     /// Sends `basic.get-ok`. `properties` are flags and values in wire form.
@@ -292,7 +404,7 @@ impl Outbound {
         });
     }
 
-    /// Method, header, body: one reserved run if the body is copied and fits a frame.
+    /// Method, header, body: one reserved piece if the body is copied and fits a frame.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "one place for the four contents")]
     fn content(
@@ -305,32 +417,15 @@ impl Outbound {
         body: BodyOut<'_>,
         arguments: impl FnOnce(&mut SliceWriter<'_>),
     ) {
-        let method_bytes = 4 + arguments_bytes;
-        let header_bytes = 12 + properties.len();
-        let heads_bytes = method_bytes + header_bytes + 2 * FRAME_OVERHEAD_BYTES;
-        let body_bytes = body.len();
         let inline = match body {
-            BodyOut::Copy(bytes) if !bytes.is_empty() && bytes.len() <= self.payload_bytes_max => bytes,
+            BodyOut::Copy(bytes) if bytes.len() <= self.payload_bytes_max => bytes,
             _ => &[],
         };
-        let inline_bytes = if inline.is_empty() { 0 } else { inline.len() + FRAME_OVERHEAD_BYTES };
-        let mut pen = SliceWriter::new(self.gather.reserve(pool, heads_bytes + inline_bytes));
-        pen.method_head(channel, method_bytes, id);
-        arguments(&mut pen);
-        pen.between(FRAME_HEADER, channel, header_bytes);
-        pen.header_fixed(body_bytes as u64);
-        pen.bytes(properties);
-        if inline.is_empty() {
-            pen.array([FRAME_END]);
-            pen.finish();
-            if body_bytes > 0 {
-                self.body(pool, channel, body);
-            }
-        } else {
-            pen.between(FRAME_BODY, channel, inline.len());
-            pen.bytes(inline);
-            pen.array([FRAME_END]);
-            pen.finish();
+        let heads = ContentHeads { channel, id, arguments_bytes, properties, body_bytes: body.len() };
+        let place = self.gather.reserve(pool, heads.bytes() + inline_bytes(inline.len()));
+        heads.write(place, inline, arguments);
+        if inline.is_empty() && heads.body_bytes > 0 {
+            self.body(pool, channel, body);
         }
     }
 

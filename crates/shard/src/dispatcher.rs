@@ -15,10 +15,10 @@ use crate::limits::{
 };
 use crate::link_context::LinkContext;
 use crate::login::{LoginRequest, LoginService};
+use crate::publish_dispatch::{dispatch_publish, dispatch_publish_run};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
-use crate::stamp_check::is_duplicate;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, Publish, ReadControl};
 use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
@@ -208,20 +208,27 @@ impl Dispatcher {
                 break;
             }
             let mut input = &filled[consumed..];
+            let mut left_bytes = 0;
             let outcome = match connection.federation_link {
                 None => {
                     let (broker, effects) = (&mut self.sessions.broker, &mut self.sessions.effects);
                     let shared = &self.sessions.shared;
                     let Some((out, pool)) = effects.session_writer(slot) else { break };
-                    let event = connection.inbound.next(&mut input, out, pool);
-                    event.map(|event| event.map(|event| dispatch_event(slot, event, broker, effects, shared)))
+                    // While memory is low each publish is looked at before it is taken.
+                    let event = match is_memory_low {
+                        false => connection.inbound.next_run(&mut input, out, pool),
+                        true => connection.inbound.next(&mut input, out, pool),
+                    };
+                    event.map(|event| {
+                        event.map(|event| dispatch_event(slot, event, &mut left_bytes, broker, effects, shared))
+                    })
                 }
                 Some(link) => {
                     let mut cx = LinkContext::new(&mut self.sessions, self.draining, now);
                     self.federation_links.receive(link, slot, &mut input, &mut cx)
                 }
             };
-            consumed = filled.len() - input.len();
+            consumed = filled.len() - input.len() - left_bytes;
             let outcome = match outcome {
                 Ok(Some(outcome)) => outcome,
                 Ok(None) => break,
@@ -506,11 +513,13 @@ fn is_settlement(method: (u16, u16)) -> bool {
     matches!(method, basic::Ack::ID | basic::Nack::ID | basic::Reject::ID)
 }
 
-/// Carries out an event of a client as far as the broker core alone is concerned.
+/// Carries out an event of a client as far as the broker core alone is concerned. `left_bytes` tells how much of it is to be
+/// presented again.
 #[inline]
 fn dispatch_event(
     slot: ConnectionSlot,
     event: Event<'_>,
+    left_bytes: &mut usize,
     broker: &mut Broker,
     effects: &mut ShardEffects,
     shared: &SharedState,
@@ -522,18 +531,14 @@ fn dispatch_event(
                 Body::Large(slice) => BodyRef::Large(slice),
             };
             let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-            let is_known = properties.has_headers()
-                && broker.is_link(slot)
-                && is_duplicate(slot, channel, &publish, broker, effects, shared);
-            let published = match is_known {
-                false => broker.publish(slot, channel, publish, effects),
-                true => broker.publish_duplicate(slot, channel),
-            };
-            match published {
-                Ok(ReadControl::Continue) => EventOutcome::Continue,
-                Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
-                Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
-            }
+            dispatch_publish(slot, channel, publish, broker, effects, shared)
+        }
+        Event::PublishRun { channel, exchange, routing_key, mandatory, immediate, properties, bodies } => {
+            let body = BodyRef::Small(bodies.first());
+            let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
+            let (taken, outcome) = dispatch_publish_run(slot, channel, publish, bodies, broker, effects, shared);
+            *left_bytes = (bodies.len() - taken) * bodies.message_bytes();
+            outcome
         }
         Event::PublishBegun { channel, exchange } => match broker.begin_publish(slot, channel, exchange, effects) {
             Ok(ReadControl::Continue) => EventOutcome::Continue,

@@ -23,7 +23,7 @@ use slab::Pool;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
-use wire::{ChannelNumber, DeliveryTag, Method};
+use wire::{BodyRun, ChannelNumber, DeliveryTag, Method};
 
 /// A refusal by another shard, to be sent to the client.
 pub struct DeferredRefusal {
@@ -201,6 +201,13 @@ fn outgoing_body<'a>(body: BodyRef<'a>, copy_threshold_bytes: usize, copied: &mu
     }
 }
 
+#[inline]
+fn deliver_head<'a>(delivery: &Delivery<'a>) -> DeliverHead<'a> {
+    let Delivery { consumer_tag, tag, redelivered, content } = *delivery;
+    let (exchange, routing_key) = (content.exchange, content.routing_key);
+    DeliverHead { consumer_tag, delivery_tag: tag, redelivered, exchange, routing_key }
+}
+
 /// Encodes a delivery of a pushed route.
 #[cold]
 fn deliver_over_link(
@@ -333,16 +340,32 @@ impl Effects for ShardEffects {
                 copied,
             );
         }
-        let Delivery { consumer_tag, tag, redelivered, content } = delivery;
-        let head = DeliverHead {
-            consumer_tag,
-            delivery_tag: tag,
-            redelivered,
-            exchange: content.exchange,
-            routing_key: content.routing_key,
-        };
+        let (head, content) = (deliver_head(&delivery), delivery.content);
         let body = outgoing_body(content.body, output.copy_threshold_bytes, &mut self.copied.bytes_out);
         output.out.deliver(&self.pool, channel, &head, content.properties, body);
+    }
+
+    fn accepted_deliveries(
+        &self,
+        slot: ConnectionSlot,
+        _channel: ChannelNumber,
+        delivery: &Delivery<'_>,
+        most: usize,
+    ) -> usize {
+        // What goes over a link is looked at one by one.
+        let Some(output) = self.outputs.get(slot).filter(|output| output.link_output.is_none()) else { return 0 };
+        let Content { properties, body, .. } = delivery.content;
+        match output.out.delivery_bytes(&deliver_head(delivery), properties, body.len()) {
+            // The last that is accepted may exceed the limit.
+            Some(bytes) => most.min(self.outputs.delivery_room(slot).div_ceil(bytes)),
+            None => 0,
+        }
+    }
+
+    fn deliver_run(&mut self, slot: ConnectionSlot, channel: ChannelNumber, first: Delivery<'_>, bodies: BodyRun<'_>) {
+        let Some(output) = self.outputs.get_dirty(slot) else { return };
+        self.copied.bytes_out += (bodies.len() * bodies.body_bytes()) as u64;
+        output.out.deliver_run(&self.pool, channel, &deliver_head(&first), first.content.properties, bodies);
     }
 
     fn get_ok(
@@ -544,57 +567,4 @@ pub(crate) fn salt(rng: &mut StdRng) -> [u8; 4] {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::test_sessions::sessions;
-    use broker::{AdminRequest, AdminRequestError, ConnectionSlot, Effects, ReplyAddress};
-    use catalog::{Refusal, ShardId};
-    use session::Outbound;
-    use std::sync::mpsc::sync_channel;
-    use wire::Method;
-    use wire::method::basic;
-    use wire::{ChannelNumber, DeliveryTag};
-
-    #[test]
-    fn replies_are_written_and_what_concerns_other_connections_is_noted() {
-        let [open, absent, resumed, throttled, refused] = [3, 4, 5, 6, 7].map(ConnectionSlot::new);
-        let mut effects = sessions().effects;
-        effects.outputs.open(open, Outbound::new(), 0);
-        let ack = || Method::BasicAck(basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
-        effects.reply(open, ChannelNumber(1), ack());
-        effects.reply(absent, ChannelNumber(1), ack());
-        assert!(effects.output_bytes() > 0 && effects.output(absent).is_none());
-        assert_eq!((effects.outputs.next_dirty(), effects.outputs.next_dirty()), (Some(open), None));
-        assert!(effects.has_capacity(open) && !effects.has_capacity(absent));
-
-        effects.resume(resumed);
-        effects.throttle(throttled);
-        effects.refuse(
-            refused,
-            ChannelNumber(1),
-            Refusal::connection(wire::ReplyCode::NotAllowed, "no"),
-            basic::Publish::ID,
-        );
-        let refusals: Vec<_> = effects.refusals.iter().map(|refusal| (refusal.slot, refusal.method)).collect();
-        assert_eq!((&effects.resumed[..], &effects.throttled[..]), (&[resumed][..], &[throttled][..]));
-        assert_eq!(refusals, [(refused, basic::Publish::ID)]);
-    }
-
-    #[test]
-    fn administrative_requests_wait_for_the_program_up_to_a_limit() {
-        let mut effects = sessions().effects;
-        let request = || {
-            let reply_to = ReplyAddress { shard: ShardId(0), channel: Default::default(), nonce: 1 };
-            AdminRequest { user: "guest".into(), reply_to, correlation_id: None, body: [].into() }
-        };
-        assert_eq!(effects.admin_request(request()), Err(AdminRequestError::Unavailable));
-        let (sender, requests) = sync_channel(1);
-        effects.send_requests_to(sender);
-        assert_eq!(
-            [effects.admin_request(request()), effects.admin_request(request())],
-            [Ok(()), Err(AdminRequestError::Busy)]
-        );
-        assert_eq!(requests.try_recv(), Ok(request()));
-        drop(requests);
-        assert_eq!(effects.admin_request(request()), Err(AdminRequestError::Unavailable));
-    }
-}
+mod tests;

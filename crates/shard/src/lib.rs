@@ -70,6 +70,7 @@ mod paging;
 mod partial_check;
 mod password_verifier;
 mod pending_dial;
+mod publish_dispatch;
 mod publisher_throttle;
 mod push_probe;
 mod push_setup;

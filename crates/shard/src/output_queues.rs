@@ -144,7 +144,13 @@ impl OutputQueues {
     /// Whether a connection may get more deliveries.
     #[inline]
     pub fn has_capacity(&self, slot: ConnectionSlot) -> bool {
-        self.get(slot).is_some_and(|queue| queue.out.bytes() < self.delivery_bytes_max)
+        self.delivery_room(slot) > 0
+    }
+
+    /// Bytes that an output lacks until its connection gets no more deliveries.
+    #[inline]
+    pub fn delivery_room(&self, slot: ConnectionSlot) -> usize {
+        self.get(slot).map_or(0, |queue| self.delivery_bytes_max.saturating_sub(queue.out.bytes()))
     }
 
     /// Whether so much waits to be sent to a connection that the shard must not read more requests from it.

@@ -342,6 +342,7 @@ fn action_of(event: Event<'_>) -> SessionAction {
         },
         Event::Secure { .. }
         | Event::Publish { .. }
+        | Event::PublishRun { .. }
         | Event::PublishBegun { .. }
         | Event::Login { .. }
         | Event::LoginResponse { .. }

@@ -68,13 +68,19 @@ impl Gather {
         self.bytes == 0
     }
 
+    /// How many bytes [`reserve`](Self::reserve) appends without a new chunk.
+    #[inline]
+    pub fn chunk_room(&self) -> usize {
+        self.chunk.len() - self.filled
+    }
+
     /// Appends `n` contiguous bytes of arbitrary content, which the caller must fill.
     ///
     /// # Panics
     /// If `n` exceeds [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
     #[inline]
     pub fn reserve(&mut self, pool: &Pool, n: usize) -> &mut [u8] {
-        if n > self.chunk.len() - self.filled {
+        if n > self.chunk_room() {
             self.begin_chunk(pool, n);
         }
         let start = self.filled;
@@ -86,7 +92,7 @@ impl Gather {
     /// Appends a copy of `bytes`.
     #[inline]
     pub fn extend(&mut self, pool: &Pool, bytes: &[u8]) {
-        if bytes.len() <= self.chunk.len() - self.filled {
+        if bytes.len() <= self.chunk_room() {
             self.reserve(pool, bytes.len()).copy_from_slice(bytes);
         } else {
             self.extend_across_chunks(pool, bytes);
@@ -96,7 +102,7 @@ impl Gather {
     /// Fills the current chunk, then new ones.
     fn extend_across_chunks(&mut self, pool: &Pool, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = match self.chunk.len() - self.filled {
+            let room = match self.chunk_room() {
                 0 => CHUNK_BYTES_MAX,
                 room => room,
             };

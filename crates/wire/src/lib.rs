@@ -7,6 +7,7 @@
 //! Read `method` first: every method is one entry of its table.
 #![forbid(unsafe_code)]
 
+mod body_run;
 pub mod content;
 mod error;
 mod escaped;
@@ -25,6 +26,7 @@ mod write;
 #[cfg(test)]
 mod dice;
 
+pub use body_run::BodyRun;
 pub use content::ContentHeader;
 pub use error::DecodeError;
 pub use escaped::{Escaped, EscapedLines};

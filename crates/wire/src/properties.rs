@@ -252,6 +252,18 @@ impl<'a> RawProperties<'a> {
         matches!(self.0, [flags, ..] if flags & 1 << 5 != 0)
     }
 
+    /// Whether a queue for answers is named: looks at the flags alone.
+    #[inline]
+    pub fn has_reply_to(self) -> bool {
+        matches!(self.0, [flags, ..] if flags & 1 << 1 != 0)
+    }
+
+    /// Whether a user id is set: looks at the flags alone.
+    #[inline]
+    pub fn has_user_id(self) -> bool {
+        matches!(self.0, [_, flags, ..] if flags & 1 << 4 != 0)
+    }
+
     /// Whether an expiration is set: looks at the flags alone.
     #[inline]
     pub fn has_expiration(self) -> bool {

@@ -29,6 +29,8 @@ pub struct EffectRecorder {
     pub blocked: BTreeSet<ConnectionSlot>,
     /// Deliveries for which outputs have capacity; `None` is any number.
     pub capacity: Option<usize>,
+    /// Deliveries for which an output has capacity; those of the others have it for any number.
+    pub room: BTreeMap<ConnectionSlot, usize>,
     /// Connections that were resumed.
     pub resumed: Vec<ConnectionSlot>,
     /// Admin requests.
@@ -78,15 +80,23 @@ impl Effects for EffectRecorder {
         self.random_state
     }
     fn has_capacity(&self, slot: ConnectionSlot) -> bool {
-        self.capacity != Some(0) && !self.blocked.contains(&slot)
+        self.capacity != Some(0) && !self.blocked.contains(&slot) && self.room.get(&slot) != Some(&0)
     }
     fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>) {
         self.capacity = self.capacity.map(|capacity| capacity - 1);
+        if let Some(room) = self.room.get_mut(&slot) {
+            *room -= 1;
+        }
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
         self.delivered_properties = delivery.content.properties.to_vec();
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
         self.record(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
+    }
+    fn accepted_deliveries(&self, slot: ConnectionSlot, _: ChannelNumber, _: &Delivery<'_>, most: usize) -> usize {
+        // The room that all outputs share is looked at for each delivery.
+        let room = self.room.get(&slot).copied().unwrap_or(usize::MAX);
+        if self.has_capacity(slot) && self.capacity.is_none() { room.min(most) } else { 0 }
     }
     fn get_ok(
         &mut self,
@@ -228,6 +238,29 @@ impl BrokerWorld {
 
     /// With a consumer timeout, and limits of the definitions.
     pub fn with(shards: u16, queue_bytes_max: u64, consumer_timeout_ms: u64, limits: CatalogLimits) -> BrokerWorld {
+        BrokerWorld::with_options(shards, limits, |shard| BrokerOptions {
+            shard,
+            shards,
+            queue_bytes_max,
+            epoch_unix_s: 1_000_000_000,
+            work_per_turn: broker::limits::WORK_PER_TURN,
+            consumer_timeout_ms,
+        })
+    }
+
+    /// A broker of one shard whose turns have such a budget.
+    pub fn with_work(work_per_turn: u32) -> BrokerWorld {
+        BrokerWorld::with_options(1, CatalogLimits::default(), |shard| BrokerOptions {
+            shard,
+            shards: 1,
+            queue_bytes_max: u64::MAX,
+            epoch_unix_s: 1_000_000_000,
+            work_per_turn,
+            consumer_timeout_ms: 0,
+        })
+    }
+
+    fn with_options(shards: u16, limits: CatalogLimits, options: impl Fn(ShardId) -> BrokerOptions) -> BrokerWorld {
         let shards = (0..shards).map(|id| {
             let mut catalog = Catalog::new(limits.clone());
             let vhost = Name::from("/");
@@ -242,14 +275,6 @@ impl BrokerWorld {
             for definition in [Definition::CreateVhost { name: vhost }, put, permit] {
                 catalog.execute(&definition).expect("the first definitions");
             }
-            let options = BrokerOptions {
-                shard: ShardId(id),
-                shards,
-                queue_bytes_max,
-                epoch_unix_s: 1_000_000_000,
-                work_per_turn: broker::limits::WORK_PER_TURN,
-                consumer_timeout_ms,
-            };
             let recorder = EffectRecorder {
                 pool: Pool::new(PoolOptions::default()),
                 random_state: 1,
@@ -257,6 +282,7 @@ impl BrokerWorld {
                 sent: BTreeMap::new(),
                 blocked: BTreeSet::new(),
                 capacity: None,
+                room: BTreeMap::new(),
                 resumed: Vec::new(),
                 requests: Vec::new(),
                 stamps: Vec::new(),
@@ -267,7 +293,7 @@ impl BrokerWorld {
                 store: RecordedStore::default(),
                 pages: RecordedPages::default(),
             };
-            (Broker::new(options, catalog), recorder)
+            (Broker::new(options(ShardId(id)), catalog), recorder)
         });
         BrokerWorld { shards: shards.collect(), runs_deferred: true, now_us: 0 }
     }
@@ -526,6 +552,17 @@ impl BrokerWorld {
     /// What a connection was sent since the last call.
     pub fn sent(&mut self, at: WorldConnection) -> String {
         self.shards[at.0].1.sent.remove(&at.1).unwrap_or_default().join(" | ")
+    }
+
+    /// A connection's output has capacity for so many more deliveries, or for any number.
+    pub fn set_room(&mut self, at: WorldConnection, deliveries: Option<usize>) {
+        let (broker, recorder) = &mut self.shards[at.0];
+        match deliveries {
+            Some(deliveries) => _ = recorder.room.insert(at.1, deliveries),
+            None => _ = recorder.room.remove(&at.1),
+        }
+        broker.output_ready(at.1, recorder);
+        self.exchange_batches();
     }
 
     /// Empties or fills a connection's output.

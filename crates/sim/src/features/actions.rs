@@ -18,6 +18,10 @@ use wire::{DeliveryTag, Properties, ShortString, Table, Value};
 /// Bytes that a client has not sent at which it stops publishing: its broker blocks it.
 const UNSENT_BYTES_MAX: usize = 200_000;
 
+/// How many of a thousand publishes are sent again at once, and how often at most: more than are one run of the broker.
+const REPEATED_PERMILLE: u32 = 40;
+const REPEATS_MAX: u64 = 100;
+
 /// A client's turn: the client may act.
 pub struct ClientTurn<'a> {
     pub world: &'a mut SimulatedWorld,
@@ -128,7 +132,6 @@ impl ClientTurn<'_> {
             return;
         }
         let now = self.model.tick();
-        let living = self.model.living_queues();
         let early = self.draw_undeclared();
         let exchange = if early.is_some() || self.world.chance.permille(400) {
             0
@@ -141,6 +144,7 @@ impl ClientTurn<'_> {
                 candidates[self.world.chance.below(candidates.len() as u64) as usize]
             }
         };
+        let living = self.model.living_queues();
         let key = match self.model.exchanges[exchange].exchange_type {
             _ if early.is_some() => early.map_or_else(String::new, |queue| self.model.queues[queue].name.clone()),
             ShadowExchangeType::Default if !living.is_empty() => {
@@ -150,8 +154,12 @@ impl ClientTurn<'_> {
             ShadowExchangeType::Topic => self.generator().words(false),
             _ => format!("k{}", self.world.chance.below(4)),
         };
+        // Some are sent again and again, most of these without what a broker would look at in each.
+        let repeats =
+            if self.world.chance.permille(REPEATED_PERMILLE) { self.world.chance.below(REPEATS_MAX) } else { 0 };
+        let is_plain = repeats > 0 && self.world.chance.permille(800);
         let headers: MessageHeaders =
-            [(); 3].map(|()| (self.world.chance.below(3) > 0).then(|| self.world.chance.below(3) as u8));
+            [(); 3].map(|()| (!is_plain && self.world.chance.below(3) > 0).then(|| self.world.chance.below(3) as u8));
         let mandatory = self.settings.switches.has(Feature::Mandatory, &mut self.world.chance);
         // That it is not returned tells where it is.
         let mandatory = mandatory || early.is_some_and(|_| self.world.chance.permille(800));
@@ -162,6 +170,7 @@ impl ClientTurn<'_> {
             self.world.chance.permille(durable.large_permille.max(of_commits))
         });
         let body_bytes = match self.world.chance.below(100) {
+            _ if repeats > 0 => self.world.chance.between(8, 300),
             _ if is_large => self.world.chance.between(20_000, 70_000),
             0..80 => self.world.chance.between(8, 120),
             80..95 => self.world.chance.between(8, 2_500),
@@ -169,8 +178,11 @@ impl ClientTurn<'_> {
             _ if self.settings.large_bodies => self.world.chance.between(9_000, 70_000),
             _ => 8,
         } as usize;
-        let (priority, expiration_ms) = self.generator().priority_and_expiration();
-        let further_keys = self.generator().further_keys();
+        let (priority, expiration_ms) = match is_plain {
+            true => (None, None),
+            false => self.generator().priority_and_expiration(),
+        };
+        let further_keys = if is_plain { Default::default() } else { self.generator().further_keys() };
         let persistent_permille = self.settings.durable.map_or(500, |durable| durable.message_permille);
         let delivery_mode = self.world.chance.permille(persistent_permille).then_some(2);
         let with = |further_keys: &[&[String]], bare: bool| {
@@ -179,17 +191,10 @@ impl ClientTurn<'_> {
         // The message does not keep BCC, but the table that it was in, even if that is empty.
         let sent = with(&[&further_keys[0], &further_keys[1]], false);
         let properties = with(&[&further_keys[0]], !further_keys[1].is_empty());
-        let id = self.model.newest() + 1;
         let one = &self.world.clients[client].channels[channel];
         let outcome = if one.mode == PublishMode::Tx { PublishOutcome::Staged } else { PublishOutcome::Open };
-        let (uid, name) = (one.uid, self.model.exchanges[exchange].name.clone());
-        self.world.trace.note(|| format!("message {id} has {headers:?}"));
-        let body = body_of(id, body_bytes);
-        let message = NewMessage { id, exchange: &name, routing_key: &key, mandatory, properties: &sent, body: &body };
-        self.world.publish(client, channel, &message);
-        let period = self.model.period;
         let message = ShadowMessage {
-            channel: uid,
+            channel: one.uid,
             exchange,
             key,
             further_keys,
@@ -203,13 +208,30 @@ impl ClientTurn<'_> {
             accepted_us: 0,
             outcome,
             returned: false,
-            period,
+            period: self.model.period,
             declined: false,
             persistent: delivery_mode == Some(2),
             priority,
             expiration_us: expiration_ms.map(|ms| ms * 1_000),
             sent_us: self.world.clock.us(),
         };
+        for _ in 0..repeats {
+            let sent_at = self.model.tick();
+            self.send_message(client, channel, &sent, ShadowMessage { sent: sent_at, ..message.clone() });
+        }
+        let sent_at = self.model.tick();
+        self.send_message(client, channel, &sent, ShadowMessage { sent: sent_at, ..message });
+    }
+
+    /// Sends a message that is drawn, with these properties.
+    fn send_message(&mut self, client: usize, channel: usize, properties: &[u8], message: ShadowMessage) {
+        let id = self.model.newest() + 1;
+        let ShadowMessage { headers, mandatory, body_bytes, .. } = message;
+        self.world.trace.note(|| format!("message {id} has {headers:?}"));
+        let exchange = &self.model.exchanges[message.exchange].name;
+        let (routing_key, body) = (&*message.key, &*body_of(id, body_bytes));
+        let new = NewMessage { id, exchange, routing_key, mandatory, properties, body };
+        self.world.publish(client, channel, &new);
         self.model.messages.insert(id, message);
     }
 

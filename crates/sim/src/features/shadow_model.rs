@@ -134,6 +134,7 @@ pub enum PublishOutcome {
     Never,
 }
 
+#[derive(Clone)]
 pub struct ShadowMessage {
     /// The channel that published it.
     pub channel: u32,

@@ -152,6 +152,8 @@ proptest! {
         let raw = RawProperties::new(&bytes);
         prop_assert_eq!(raw.has_headers(), before.headers.is_some());
         prop_assert_eq!(raw.has_expiration(), before.expiration.is_some());
+        prop_assert_eq!(raw.has_reply_to(), before.reply_to.is_some());
+        prop_assert_eq!(raw.has_user_id(), before.user_id.is_some());
         let mut out = Vec::new();
         raw.rewrite(expiration, &mut out, |headers, out| {
             out.extend_from_slice(headers);

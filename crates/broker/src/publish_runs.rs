@@ -1,0 +1,96 @@
+//! Runs of publishes: messages that repeat the one before them go straight to consumers, all at once.
+//!
+//! A publish that differs from the one before it in its body alone takes the same path, as long as nothing on that path has
+//! changed. What would be decided anew for each of them is decided once, and how many of them that holds for is known before any
+//! of them is delivered. The others are published one by one, as if there were no runs.
+
+use crate::broker::Broker;
+use crate::channel::ChannelMode;
+use crate::effects::Effects;
+use crate::ids::ConnectionSlot;
+use crate::message::{BodyRef, Content};
+use crate::publish_route::same;
+use crate::publishing::{Publish, Publishing};
+use catalog::QueueRoute;
+use std::sync::Arc;
+use wire::{BodyRun, ChannelNumber, RawProperties};
+
+impl Broker {
+    /// Publishes that differ from one that was just accepted in their bodies alone: as many of them as consumers take at once. Returns
+    /// how many; the publisher may continue with the next by [`Broker::publish`].
+    #[inline]
+    pub fn publish_repeats<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: ChannelNumber,
+        publish: &Publish<'_>,
+        bodies: BodyRun<'_>,
+        fx: &mut E,
+    ) -> usize {
+        self.publishing().publish_repeats(slot, number, publish, bodies, fx)
+    }
+}
+
+impl Publishing<'_> {
+    /// Publishes that differ from `publish` in their bodies alone, and follow it: it was accepted, and nothing else has happened
+    /// since. Delivers as many of them as consumers take at once. Returns how many: their publisher may continue.
+    pub fn publish_repeats<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: ChannelNumber,
+        publish: &Publish<'_>,
+        bodies: BodyRun<'_>,
+        fx: &mut E,
+    ) -> usize {
+        let properties = publish.properties;
+        if looks_at_each(properties) {
+            return 0;
+        }
+        let Some(key) = self.sessions.channel_key(slot, number) else { return 0 };
+        let version = self.catalog.version();
+        let dispatcher = &mut self.data.dispatcher;
+        let Some(channel) = dispatcher.channels.get(key) else { return 0 };
+        if matches!(channel.mode, ChannelMode::Transaction(_)) {
+            return 0;
+        }
+        let cache = channel.route_cache.as_ref();
+        let known = cache.filter(|cache| cache.version == version && same(&cache.exchange, publish.exchange));
+        let Some(route) = known.and_then(|cache| cache.get(publish.routing_key, properties)) else { return 0 };
+        if route.stamped || !route.held.is_empty() {
+            return 0;
+        }
+        let route: Arc<QueueRoute> = Arc::clone(route);
+        let content = Content {
+            exchange: publish.exchange,
+            routing_key: publish.routing_key,
+            properties: properties.as_bytes(),
+            body: BodyRef::Small(bodies.first()),
+            bcc: &[],
+            arrived_us: dispatcher.now_us,
+        };
+        let delivered = dispatcher.deliver_run(&route.queues, &content, bodies, fx);
+        if delivered == 0 {
+            return 0;
+        }
+        let messages = delivered as u64;
+        self.data.published += messages;
+        self.data.body_sizes.record_alike(bodies.body_bytes(), messages);
+        let Some((channel, counts)) = self.data.dispatcher.channels.get_with_counts(key) else { return delivered };
+        channel.stats.publish += messages;
+        channel.note_change(key, &mut counts.changes);
+        if matches!(channel.mode, ChannelMode::Confirm) {
+            channel.confirms.published += messages;
+            self.data.confirms.mark_due(key, &mut channel.confirms);
+        }
+        if let Some(cache) = &mut channel.route_cache {
+            cache.count(&route, messages);
+        }
+        delivered
+    }
+}
+
+/// Whether something is done for each message with these properties that none before it can spare it.
+#[inline]
+fn looks_at_each(properties: RawProperties<'_>) -> bool {
+    properties.has_headers() || properties.has_expiration() || properties.has_reply_to() || properties.has_user_id()
+}

@@ -1,0 +1,13 @@
+//! Lists that the dispatch of a run needs.
+
+use crate::ids::ConsumerKey;
+use crate::message::Message;
+
+/// Lists of a run at hand, whose memory serves the next.
+#[derive(Default)]
+pub(crate) struct RunLists {
+    /// The consumer that gets the run from each of its queues.
+    pub consumers: Vec<ConsumerKey>,
+    /// The messages, if anybody must keep them.
+    pub kept: Vec<Message>,
+}

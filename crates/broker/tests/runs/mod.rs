@@ -1,0 +1,233 @@
+//! Runs of publishes: clients, counts and budgets see the same as if each message had come alone.
+
+mod model;
+
+use crate::world::{BrokerWorld, WorldConnection};
+use crate::{LIMIT, ack, consume, declare, prefetch, short};
+use broker::{BodyRef, Publish, ReadControl};
+use wire::method::{basic, confirm, exchange, queue};
+use wire::{BodyRun, ChannelNumber, RawProperties, TableRef};
+
+/// Messages that are published on end and differ in their bodies alone.
+#[derive(Clone, Copy, Debug)]
+struct RepeatedPublish<'a> {
+    exchange: &'a str,
+    routing_key: &'a str,
+    properties: &'a [u8],
+    mandatory: bool,
+    /// The first body is this number, in so many digits.
+    first: usize,
+    digits: usize,
+    count: usize,
+}
+
+const PLAIN: RepeatedPublish<'static> = RepeatedPublish {
+    exchange: "",
+    routing_key: "q",
+    properties: &[0, 0],
+    mandatory: false,
+    first: 0,
+    digits: 4,
+    count: 10,
+};
+
+/// What a connection does with them in one turn after the other, until one of them has it wait for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct PublishedRun {
+    published: usize,
+    /// Those that were not looked at by themselves.
+    in_runs: usize,
+}
+
+/// Publishes one by one, or as runs where that is possible, as a shard does.
+fn publish_all(world: &mut BrokerWorld, at: WorldConnection, all: RepeatedPublish<'_>, as_runs: bool) -> PublishedRun {
+    const HEADS: &str = "heads";
+    let texts =
+        (all.first..all.first + all.count).map(|number| format!("{HEADS}{number:0width$}.", width = all.digits));
+    let messages: Vec<u8> = texts.flat_map(String::into_bytes).collect();
+    let bodies = BodyRun::new(&messages, HEADS.len() + all.digits + 1, HEADS.len(), all.digits);
+    let mut done = PublishedRun::default();
+    while let Some(rest) = bodies.skip(done.published) {
+        let (broker, recorder) = &mut world.shards[at.0];
+        let publish = Publish {
+            exchange: all.exchange.as_bytes(),
+            routing_key: all.routing_key.as_bytes(),
+            mandatory: all.mandatory,
+            immediate: false,
+            properties: RawProperties::new(all.properties),
+            body: BodyRef::Small(rest.first()),
+        };
+        let control = broker.publish(at.1, ChannelNumber(1), publish, recorder).expect("it may be published");
+        done.published += 1;
+        if control != ReadControl::Continue {
+            world.exchange_batches();
+            if !world.shards[at.0].0.may_read(at.1) {
+                break;
+            }
+            continue;
+        }
+        if as_runs
+            && !broker.is_turn_over()
+            && let Some(repeats) = rest.skip(1)
+        {
+            let taken = broker.publish_repeats(at.1, ChannelNumber(1), &publish, repeats, recorder);
+            done.published += taken;
+            done.in_runs += taken;
+        }
+        if broker.is_turn_over() {
+            world.exchange_batches();
+        }
+    }
+    world.exchange_batches();
+    done
+}
+
+fn bodies(tag: &str, first_tag: usize, numbers: impl Iterator<Item = usize>) -> String {
+    let all = numbers.zip(first_tag..).map(|(number, delivery_tag)| format!("{tag}#{delivery_tag}={number:04}"));
+    all.collect::<Vec<_>>().join(" | ")
+}
+
+fn bind_fanout(world: &mut BrokerWorld, at: WorldConnection, name: &str, queues: &[&str]) {
+    let (exchange, kind) = (short(name), short("fanout"));
+    let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+    let arguments = TableRef::EMPTY;
+    world
+        .command(at, exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments });
+    for name in queues {
+        let (queue, routing_key) = (short(name), short(""));
+        world.command(at, queue::Bind { queue, exchange, routing_key, no_wait, arguments });
+    }
+}
+
+/// One shard, a queue `q`, a publisher and two others.
+fn world() -> (BrokerWorld, WorldConnection, [WorldConnection; 2]) {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let (publisher, others) = (world.connect(0, 1), [2, 3].map(|slot| world.connect(0, slot)));
+    declare(&mut world, publisher, "q");
+    world.sent(publisher);
+    (world, publisher, others)
+}
+
+#[test]
+fn all_but_the_first_of_a_run_go_to_a_consumer_at_once() {
+    for acknowledges in [false, true] {
+        let (mut world, publisher, [consumer, _]) = world();
+        consume(&mut world, consumer, "q", "c", !acknowledges);
+        world.sent(consumer);
+        let done = publish_all(&mut world, publisher, PLAIN, true);
+        assert_eq!(done, PublishedRun { published: 10, in_runs: 9 });
+        assert_eq!(world.sent(consumer), bodies("c", 1, 0..10));
+        if acknowledges {
+            ack(&mut world, consumer, 5, true);
+            world.disconnect(consumer);
+            let (_, recorder) = &world.shards[0];
+            assert!(recorder.sent.is_empty(), "nobody consumes");
+            consume(&mut world, publisher, "q", "again", true);
+            let again: Vec<String> = (5..10).map(|number| format!("again#{}={number:04}!", number - 4)).collect();
+            assert_eq!(world.sent(publisher), format!("consume-ok again | {}", again.join(" | ")));
+        }
+    }
+}
+
+#[test]
+fn a_prefetch_count_ends_a_run_and_the_rest_waits() {
+    for global in [false, true] {
+        let (mut world, publisher, [consumer, _]) = world();
+        prefetch(&mut world, consumer, 4, global);
+        consume(&mut world, consumer, "q", "c", false);
+        world.sent(consumer);
+        assert_eq!(publish_all(&mut world, publisher, PLAIN, true), PublishedRun { published: 10, in_runs: 3 });
+        assert_eq!(world.sent(consumer), bodies("c", 1, 0..4));
+        ack(&mut world, consumer, 4, true);
+        assert_eq!(world.sent(consumer), bodies("c", 5, 4..8));
+        ack(&mut world, consumer, 8, true);
+        assert_eq!(world.sent(consumer), bodies("c", 9, 8..10));
+        ack(&mut world, consumer, 0, true);
+        // Now that nothing waits, others follow as a run.
+        let more = RepeatedPublish { first: 10, count: 3, ..PLAIN };
+        assert_eq!(publish_all(&mut world, publisher, more, true), PublishedRun { published: 3, in_runs: 2 });
+        assert_eq!(world.sent(consumer), bodies("c", 11, 10..13));
+    }
+}
+
+#[test]
+fn consumers_of_a_queue_take_turns_within_a_run() {
+    let (mut world, publisher, consumers) = world();
+    for consumer in consumers {
+        consume(&mut world, consumer, "q", "c", true);
+        world.sent(consumer);
+    }
+    publish_all(&mut world, publisher, PLAIN, true);
+    assert_eq!(world.sent(consumers[0]), bodies("c", 1, (0..10).step_by(2)));
+    assert_eq!(world.sent(consumers[1]), bodies("c", 1, (1..10).step_by(2)));
+}
+
+#[test]
+fn the_messages_of_a_run_alternate_where_queues_share_a_connection() {
+    let (mut world, publisher, [consumer, other]) = world();
+    declare(&mut world, publisher, "p");
+    bind_fanout(&mut world, publisher, "f", &["q", "p"]);
+    let of_fanout = RepeatedPublish { exchange: "f", routing_key: "", count: 3, ..PLAIN };
+    for (queue, at) in [("q", consumer), ("p", other)] {
+        consume(&mut world, at, queue, queue, true);
+        world.sent(at);
+    }
+    assert_eq!(publish_all(&mut world, publisher, of_fanout, true), PublishedRun { published: 3, in_runs: 2 });
+    assert_eq!([consumer, other].map(|at| world.sent(at)), ["q", "p"].map(|tag| bodies(tag, 1, 0..3)));
+    world.command(other, basic::Cancel { consumer_tag: short("p"), no_wait: true });
+    consume(&mut world, consumer, "p", "p", true);
+    world.sent(consumer);
+    let done = publish_all(&mut world, publisher, of_fanout, true);
+    assert_eq!(done, PublishedRun { published: 3, in_runs: 0 });
+    let sent = world.sent(consumer);
+    assert_eq!(sent, "q#4=0000 | p#5=0000 | q#6=0001 | p#7=0001 | q#8=0002 | p#9=0002");
+}
+
+#[test]
+fn the_confirms_of_a_run_are_one() {
+    let (mut world, publisher, [consumer, _]) = world();
+    world.command(publisher, confirm::Select { no_wait: true });
+    consume(&mut world, consumer, "q", "c", true);
+    assert_eq!(publish_all(&mut world, publisher, PLAIN, true).in_runs, 9);
+    assert_eq!(world.sent(publisher), "ack 10+");
+    assert_eq!(world.shards[0].0.in_flight(publisher.1, ChannelNumber(1)), 0);
+    let (broker, recorder) = &mut world.shards[0];
+    broker.close_channel(publisher.1, ChannelNumber(1), recorder);
+    let publish = Publish {
+        exchange: b"",
+        routing_key: b"q",
+        mandatory: false,
+        immediate: false,
+        properties: RawProperties::new(&[0, 0]),
+        body: BodyRef::Small(b"1"),
+    };
+    let late = BodyRun::new(b"2.3.", 2, 0, 1);
+    assert_eq!(broker.publish_repeats(publisher.1, ChannelNumber(1), &publish, late, recorder), 0, "it is closed");
+}
+
+/// Publishes a hundred messages in turns with this budget, each to so many queues. Returns the work of all turns and of the longest.
+fn work_of_turns(budget: u32, queues: usize, as_runs: bool) -> (u64, u64) {
+    let mut world = BrokerWorld::with_work(budget);
+    let publisher = world.connect(0, 1);
+    let names = ["q", "p"];
+    for (slot, &name) in (2..).zip(names.iter().take(queues)) {
+        let consumer = world.connect(0, slot);
+        declare(&mut world, publisher, name);
+        consume(&mut world, consumer, name, "c", true);
+    }
+    bind_fanout(&mut world, publisher, "f", &names[..queues]);
+    let all = RepeatedPublish { exchange: "f", routing_key: "", count: 100, ..PLAIN };
+    let done = publish_all(&mut world, publisher, all, as_runs);
+    assert_eq!((done.published, done.in_runs > 50), (100, as_runs));
+    let counters = world.shards[0].0.counters();
+    (counters.work, counters.work_per_turn_max)
+}
+
+#[test]
+fn a_run_ends_with_the_turn() {
+    for (budget, queues) in [(20, 1), (21, 2)] {
+        let (work, most) = work_of_turns(budget, queues, true);
+        assert_eq!((work, most), work_of_turns(budget, queues, false));
+        assert!(work > 100 * queues as u64 && most <= u64::from(budget) * 5 / 4, "{work}, {most} in one turn");
+    }
+}

@@ -1,0 +1,317 @@
+//! Random commands to a broker that takes repeated publishes as runs and to one that takes each alone: clients see the same, and both
+//! count the same.
+
+use super::{PublishedRun, RepeatedPublish, bind_fanout, publish_all};
+use crate::short;
+use crate::world::{BrokerWorld, WorldConnection};
+use proptest::prelude::*;
+use wire::method::{basic, confirm, queue, tx};
+use wire::{ChannelNumber, DeliveryTag, Properties, ShortString, Table, TableRef, Value};
+
+/// The queues, by what they do: their arguments, and whether they are durable.
+fn queues() -> Vec<(&'static str, Table, bool)> {
+    let number = |name: &str, value| Table::new().with(name, Value::I32(value)).expect("a short name");
+    let refusing = number("x-max-length", 3).with("x-overflow", Value::text("reject-publish")).expect("a short name");
+    vec![
+        ("a", Table::new(), false),
+        ("b", Table::new(), false),
+        ("c", Table::new(), false),
+        ("durable", Table::new(), true),
+        ("limited", number("x-max-length", 4), false),
+        ("refusing", refusing, false),
+        ("levels", number("x-max-priority", 3), false),
+        ("expiring", number("x-message-ttl", 5), false),
+    ]
+}
+
+/// What is published to: exchange and routing key.
+const TARGETS: [(&str, &str); 13] = [
+    ("", "a"),
+    ("", "a"),
+    ("", "b"),
+    ("", "durable"),
+    ("", "limited"),
+    ("", "refusing"),
+    ("", "levels"),
+    ("", "expiring"),
+    ("", "nowhere"),
+    ("abc", ""),
+    ("abc", ""),
+    ("mixed", ""),
+    ("ab-durable", ""),
+];
+
+const CONSUMERS: usize = 4;
+
+/// Properties by what they say.
+fn properties(kind: u8) -> Vec<u8> {
+    let text = |text: &str| ShortString::new(text.as_bytes()).expect("a short text");
+    let plain = Properties::default();
+    match kind {
+        0 => Properties { delivery_mode: Some(2), ..plain },
+        1 => Properties { priority: Some(2), ..plain },
+        2 => Properties { expiration: Some(text("3")), ..plain },
+        3 => Properties { user_id: Some(text("guest")), ..plain },
+        4 => Properties { reply_to: Some(text("me")), message_id: Some(text("m")), ..plain },
+        5 => Properties { headers: Some(Table::new().with("x", Value::I32(1)).expect("a short name")), ..plain },
+        6 => Properties { content_type: Some(text("text/plain")), correlation_id: Some(text("c")), ..plain },
+        _ => plain,
+    }
+    .to_bytes()
+}
+
+#[derive(Clone, Debug)]
+enum RunStep {
+    Publish {
+        target: usize,
+        kind: u8,
+        mandatory: bool,
+        digits: usize,
+        count: usize,
+    },
+    Consume {
+        at: usize,
+        queue: usize,
+        prefetch: u16,
+        global: bool,
+        no_ack: bool,
+        priority: i32,
+    },
+    Cancel {
+        at: usize,
+        queue: usize,
+    },
+    Ack {
+        at: usize,
+        back: u64,
+        multiple: bool,
+        requeue: Option<bool>,
+    },
+    /// Everything that is out on a connection is acknowledged.
+    AckAll {
+        at: usize,
+    },
+    /// The output of a connection has room for so many deliveries, or any number.
+    Room {
+        at: usize,
+        deliveries: Option<usize>,
+    },
+    CloseChannel {
+        at: usize,
+    },
+    SelectConfirms,
+    SelectTransactions,
+    Commit,
+    Purge {
+        queue: usize,
+    },
+    Advance {
+        ms: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = RunStep> {
+    let (at, queue) = (0..CONSUMERS, 0..queues().len());
+    let publish =
+        (0..TARGETS.len(), 0..30_u8, any::<bool>(), prop::sample::select(vec![4_usize, 4, 64, 5_000]), 1..50_usize);
+    let consume = (
+        at.clone(),
+        0..queues().len() + 6,
+        prop::sample::select(vec![0_u16, 0, 0, 1, 7]),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    prop_oneof![
+        8 => publish.prop_map(|(target, kind, mandatory, digits, count)| {
+            RunStep::Publish { target, kind, mandatory, digits, count }
+        }),
+        5 => (consume, 0..6_i32).prop_map(|((at, queue, prefetch, global, no_ack), priority)| {
+            // Those without features more often.
+            RunStep::Consume { at, queue: queue % queues().len(), prefetch, global, no_ack, priority: priority / 5 }
+        }),
+        1 => (at.clone(), queue.clone()).prop_map(|(at, queue)| RunStep::Cancel { at, queue }),
+        3 => (at.clone(), 0..12_u64, any::<bool>(), prop::option::weighted(0.2, any::<bool>()))
+            .prop_map(|(at, back, multiple, requeue)| RunStep::Ack { at, back, multiple, requeue }),
+        2 => (at.clone(), prop::option::of(0..30_usize)).prop_map(|(at, deliveries)| RunStep::Room { at, deliveries }),
+        4 => at.clone().prop_map(|at| RunStep::AckAll { at }),
+        1 => at.prop_map(|at| RunStep::CloseChannel { at }),
+        1 => Just(RunStep::SelectConfirms),
+        1 => prop::bool::weighted(0.2).prop_map(|selects| match selects {
+            true => RunStep::SelectTransactions,
+            false => RunStep::SelectConfirms,
+        }),
+        1 => Just(RunStep::Commit),
+        1 => queue.prop_map(|queue| RunStep::Purge { queue }),
+        1 => (0..8_u64).prop_map(|ms| RunStep::Advance { ms }),
+    ]
+}
+
+/// A broker, and those who use it.
+struct Side {
+    world: BrokerWorld,
+    publisher: WorldConnection,
+    consumers: [WorldConnection; CONSUMERS],
+    as_runs: bool,
+    mode: Option<bool>,
+    numbers: usize,
+    in_runs: usize,
+}
+
+impl Side {
+    fn new(as_runs: bool, work_per_turn: u32) -> Side {
+        let mut world = BrokerWorld::with_work(work_per_turn);
+        world.switch_stores_on();
+        let publisher = world.connect(0, 1);
+        let consumers = std::array::from_fn(|at| world.connect(0, at as u32 + 2));
+        for (name, table, durable) in queues() {
+            let (passive, exclusive, auto_delete, no_wait) = (false, false, false, true);
+            let bytes = table.to_bytes();
+            let (queue, arguments) = (short(name), TableRef::new(&bytes));
+            world.command(
+                publisher,
+                queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments },
+            );
+        }
+        bind_fanout(&mut world, publisher, "abc", &["a", "b", "c"]);
+        bind_fanout(&mut world, publisher, "mixed", &["a", "limited", "levels"]);
+        bind_fanout(&mut world, publisher, "ab-durable", &["a", "b", "durable"]);
+        Side { world, publisher, consumers, as_runs, mode: None, numbers: 0, in_runs: 0 }
+    }
+
+    fn carry_out(&mut self, step: &RunStep) -> PublishedRun {
+        let (world, publisher) = (&mut self.world, self.publisher);
+        let name = |queue: usize| queues()[queue].0;
+        match *step {
+            RunStep::Publish { target, kind, mandatory, digits, count } => {
+                let (exchange, routing_key) = TARGETS[target];
+                let (properties, first) = (properties(kind), self.numbers);
+                let all =
+                    RepeatedPublish { exchange, routing_key, properties: &properties, mandatory, first, digits, count };
+                self.numbers += count;
+                let done = publish_all(world, publisher, all, self.as_runs);
+                self.in_runs += done.in_runs;
+                return PublishedRun { in_runs: 0, ..done };
+            }
+            RunStep::Consume { at, queue, prefetch, global, no_ack, priority } => {
+                let at = self.consumers[at];
+                world.command(at, basic::Qos { prefetch_size: 0, prefetch_count: prefetch, global });
+                let arguments = Table::new().with("x-priority", Value::I32(priority)).expect("a short name").to_bytes();
+                let (no_local, exclusive, no_wait) = (false, false, false);
+                let tag = format!("{}-{}", name(queue), self.numbers);
+                let (queue, consumer_tag, arguments) = (short(name(queue)), short(&tag), TableRef::new(&arguments));
+                self.numbers += 1;
+                world.command(
+                    at,
+                    basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments },
+                );
+            }
+            RunStep::Cancel { at, queue } => {
+                // The tags of some numbers are in use.
+                for number in 0..self.numbers.min(60) {
+                    let tag = format!("{}-{number}", name(queue));
+                    world.command(self.consumers[at], basic::Cancel { consumer_tag: short(&tag), no_wait: true });
+                }
+            }
+            RunStep::Ack { at, back, multiple, requeue } => {
+                let at = self.consumers[at];
+                let in_flight = world.shards[0].0.in_flight(at.1, ChannelNumber(1));
+                let oldest = world.shards[0].0.oldest_unsettled(at.1, ChannelNumber(1)).map(|oldest| oldest.tag);
+                let Some(DeliveryTag(oldest)) = oldest.filter(|_| in_flight > 0) else {
+                    return PublishedRun::default();
+                };
+                let delivery_tag = DeliveryTag(oldest + back % in_flight);
+                match requeue {
+                    None => world.command(at, basic::Ack { delivery_tag, multiple }),
+                    Some(requeue) => world.command(at, basic::Nack { delivery_tag, multiple, requeue }),
+                }
+            }
+            RunStep::AckAll { at } => {
+                world.command(self.consumers[at], basic::Ack { delivery_tag: DeliveryTag(0), multiple: true });
+            }
+            RunStep::Room { at, deliveries } => world.set_room(self.consumers[at], deliveries),
+            RunStep::CloseChannel { at } => {
+                let (broker, recorder) = &mut world.shards[0];
+                broker.close_channel(self.consumers[at].1, ChannelNumber(1), recorder);
+                world.exchange_batches();
+                world.shards[0].0.open_channel(self.consumers[at].1, ChannelNumber(1));
+            }
+            RunStep::SelectConfirms if self.mode != Some(true) => {
+                self.mode = Some(false);
+                world.command(publisher, confirm::Select { no_wait: true });
+            }
+            RunStep::SelectTransactions if self.mode.is_none() => {
+                self.mode = Some(true);
+                world.command(publisher, tx::Select {});
+            }
+            RunStep::Commit if self.mode == Some(true) => {
+                world.command(publisher, tx::Commit {});
+            }
+            RunStep::SelectConfirms | RunStep::SelectTransactions | RunStep::Commit => {}
+            RunStep::Purge { queue } => {
+                world.command(publisher, queue::Purge { queue: short(name(queue)), no_wait: true })
+            }
+            RunStep::Advance { ms } => {
+                world.advance(ms);
+            }
+        }
+        PublishedRun::default()
+    }
+
+    /// What clients wait for becomes durable. Publishes wait on until something else is asked for.
+    fn make_durable(&mut self, step: &RunStep) {
+        if !matches!(step, RunStep::Publish { .. }) {
+            self.world.make_durable(0);
+        }
+    }
+
+    /// Everything that clients have been sent since the last look.
+    fn sent(&mut self) -> Vec<String> {
+        let all = [self.publisher].into_iter().chain(self.consumers);
+        all.map(|at| self.world.sent(at)).collect()
+    }
+
+    /// Everything that is counted and held.
+    fn counted(&mut self) -> String {
+        let stored = self.world.stored(0);
+        let live = self.world.live(0);
+        let broker = &mut self.world.shards[0].0;
+        broker.observer().start();
+        let mut reports = Vec::new();
+        let mut more = true;
+        while more {
+            broker.start_turn();
+            let report = broker.observer().report(usize::MAX);
+            more = report.more;
+            reports.push(format!("{report:#?}"));
+        }
+        let (stats, counters, census) = (broker.observer().stats(), broker.counters(), broker.census());
+        format!("{stats:#?}\n{counters:#?}\n{census:#?}\n{}\n{stored}\n{live}", reports.join("\n"))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn clients_see_and_brokers_count_the_same_with_runs_and_without(
+        steps in prop::collection::vec(step(), 1..60),
+        // Each of the first queues has a consumer to begin with, so that there are runs.
+        first in prop::array::uniform3((prop::sample::select(vec![0_u16, 0, 3, 20]), any::<bool>(), any::<bool>())),
+        work_per_turn in prop::sample::select(vec![30_u32, 100, 1_000, 32_768]),
+    ) {
+        let [mut single, mut runs] = [false, true].map(|as_runs| Side::new(as_runs, work_per_turn));
+        let consume = first.into_iter().enumerate().map(|(at, (prefetch, global, no_ack))| {
+            RunStep::Consume { at, queue: at, prefetch, global, no_ack, priority: 1 }
+        });
+        for (number, step) in consume.chain(steps).enumerate() {
+            let step = &step;
+            let (expected, published) = (single.carry_out(step), runs.carry_out(step));
+            for side in [&mut single, &mut runs] {
+                side.make_durable(step);
+            }
+            prop_assert_eq!(published, expected, "step {}: {:?}", number, step);
+            prop_assert_eq!(runs.sent(), single.sent(), "step {}: {:?}", number, step);
+        }
+        prop_assert_eq!(single.in_runs, 0);
+        prop_assert_eq!(runs.counted(), single.counted());
+    }
+}
