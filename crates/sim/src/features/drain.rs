@@ -186,14 +186,18 @@ impl FeatureWorkload {
         channel.await_reply(request, self.model.now);
     }
 
-    /// Whether a queue exists at the broker and any connection may use it.
+    /// Whether a queue exists at every shard of the broker and any connection may use it. The declaration of a client that was
+    /// blocked may just be on its way to the others.
     fn is_usable(&self, world: &SimulatedWorld, queue: usize) -> bool {
         let known = &self.model.queues[queue];
-        let catalog = world.brokers[0].shards[0].shard.broker().catalog();
-        let found = catalog.vhost_by_name("/").and_then(|vhost| catalog.queue(vhost, known.name.as_bytes()));
-        let definition = found.and_then(|id| catalog.queue_definition(id));
         let is_newest = self.model.queues[queue + 1..].iter().all(|other| other.name != known.name);
-        is_newest && definition.is_some_and(|definition| definition.exclusive.is_none())
+        is_newest
+            && world.brokers[0].shards.iter().all(|node| {
+                let catalog = node.shard.broker().catalog();
+                let found = catalog.vhost_by_name("/").and_then(|vhost| catalog.queue(vhost, known.name.as_bytes()));
+                let definition = found.and_then(|id| catalog.queue_definition(id));
+                definition.is_some_and(|definition| definition.exclusive.is_none())
+            })
     }
 
     /// The drainer settles its deliveries until there are no more.
