@@ -387,6 +387,12 @@ impl Shard {
         self.dispatcher.sessions.connections.len()
     }
 
+    /// Bytes that have arrived and wait until their connections are served again: a receive buffer for each at most.
+    pub fn unconsumed_bytes(&self) -> usize {
+        let connections = &self.dispatcher.sessions.connections;
+        connections.slots().filter_map(|slot| connections.get(slot)).map(|connection| connection.unconsumed.len()).sum()
+    }
+
     /// Gives queues the messages that are alive in a log, before any client connects. The definitions are there already. Returns
     /// where the log goes on, for [`Shard::set_store`].
     pub fn recover_messages<R: SegmentReader>(

@@ -359,12 +359,14 @@ impl SimulatedBroker {
         self.past_messages_moved + stores.map(|store| store.messages.log.messages_moved).sum::<u64>()
     }
 
-    /// Bytes of the heap that its code holds and that it does not account for as definitions or lists of messages; without what
-    /// it held before its first connection.
+    /// Bytes of the heap that its code holds and that it does not account for as definitions, lists of messages or what
+    /// connections that wait have received; without what it held before its first connection.
     fn unaccounted_bytes(&self) -> isize {
         let buffers = self.connections.iter().map(|one| one.cable.outbound_heap_bytes(one.side));
-        let brokers = self.shards.iter().map(|node| node.shard.broker());
-        let account = brokers.map(|broker| broker.catalog().bytes() + broker.list_overhead_bytes());
+        let account = self.shards.iter().map(|node| {
+            let broker = node.shard.broker();
+            broker.catalog().bytes() + broker.list_overhead_bytes() + node.shard.unconsumed_bytes()
+        });
         let disks = self.disks.as_ref().map_or(0, |disks| disks.heap_bytes() - self.disks_heap_bytes);
         self.heap.held_bytes() - disks - buffers.sum::<isize>() - account.sum::<usize>() as isize
     }
