@@ -184,7 +184,8 @@ impl Workload for FeatureWorkload {
     fn end_rest(&mut self, world: &mut SimulatedWorld) {
         self.model.now_us = world.clock.us();
         self.model.end_period(is_blocking(world));
-        if self.settings.durable.is_some() {
+        // A disk that stays full keeps what was written to it waiting, whoever rests.
+        if self.settings.durable.is_some() && !self.troubles.is_full() {
             self.model.store_at_rest();
         }
     }

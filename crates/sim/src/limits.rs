@@ -4,7 +4,7 @@
 //! Owns:   how large a run may grow, and when it counts as stuck.
 //! Never:  a limit without a unit in its name.
 
-use broker::limits::BATCH_BYTES;
+use broker::limits::{BATCH_BYTES, REMOTE_WINDOW_MESSAGES};
 use shard::limits::MAILBOX_BATCHES;
 use store::limits::{
     FETCH_PIECES_MAX, FETCH_READ_BYTES, FRAME_BYTES_MAX, GROUP_BYTES_MAX, MESSAGE_SPARE_SEGMENTS,
@@ -32,8 +32,9 @@ pub const EMPTY_LOG_SEGMENTS_MAX: usize =
 pub const FEDERATION_HEAP_BYTES_MAX: usize = 128 << 10;
 /// Bytes of the heap that the batches between two shards keep: messages and the bytes of small bodies.
 pub const MAILBOX_HEAP_BYTES_MAX: usize = MAILBOX_BATCHES * 2 * BATCH_BYTES;
-/// Units of work by which a turn may exceed its budget: one command where that is not divided, as a definition is not.
-pub const WORK_BEYOND_BUDGET_MAX: u64 = 2_048;
+/// Units of work by which a turn may exceed its budget: the largest step that is not divided, the return of what was sent ahead to a
+/// consumer that leaves.
+pub const WORK_BEYOND_BUDGET_MAX: u64 = REMOTE_WINDOW_MESSAGES as u64;
 /// Rounds without actions after which everything must have come to rest: many, if thousands of messages are large and a disk
 /// is slow.
 pub const REST_ROUNDS_MAX: u32 = 1_000_000;

@@ -259,8 +259,10 @@ pub struct ShadowModel {
     pub period: u32,
     /// When the last rest was.
     pub rested: ModelTime,
+    /// When everything that had been done was last durable: at a rest while no disk was full, or at a stop.
+    pub stored: ModelTime,
     /// The same in simulated time.
-    pub rested_us: u64,
+    pub stored_us: u64,
     /// The first is the default one.
     pub exchanges: Vec<ShadowExchange>,
     pub queues: Vec<ShadowQueue>,
@@ -304,7 +306,8 @@ impl ShadowModel {
             now_us: 0,
             period: 0,
             rested: 0,
-            rested_us: 0,
+            stored: 0,
+            stored_us: 0,
             exchanges: vec![default],
             queues: Vec::new(),
             bindings: Vec::new(),

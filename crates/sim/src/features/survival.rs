@@ -173,7 +173,7 @@ impl ShadowModel {
             return self.queues[queue].survival.stored_copies.contains(&copy);
         }
         let message = &self.messages[&copy];
-        let was_at_rest = message.routed.is_some_and(|routed| routed < self.rested);
+        let was_at_rest = message.routed.is_some_and(|routed| routed < self.stored);
         let outlasts = || self.loss.as_ref().is_none_or(|loss| message.accepted_us <= loss.of(queue).messages_us);
         (message.outcome == PublishOutcome::Safe && was_at_rest) || (message.accepted.is_some() && outlasts())
     }
@@ -219,10 +219,10 @@ impl ShadowModel {
         purged.into_iter().for_each(|id| _ = known.entry(id).or_insert(now_us));
     }
 
-    /// At rest: what was done until now is durable.
+    /// At rest, and no disk is full: what was done until now is durable.
     pub fn store_at_rest(&mut self) {
         let now_us = self.now_us;
-        self.rested_us = now_us;
+        (self.stored, self.stored_us) = (self.now, now_us);
         for at in 0..self.queues.len() {
             let owed = self.queues[at].owed.iter().copied();
             let copies = owed.filter(|&copy| !self.is_original(copy)).collect();

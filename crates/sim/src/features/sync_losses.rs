@@ -153,7 +153,7 @@ impl FeatureWorkload {
                     since_us.map(|since_us| (since_us.saturating_sub(1), since_us.saturating_sub(1)))
                 }
                 // A settlement has no bytes that would have to be written.
-                StoreSync::Never => (!has_written).then_some((log.written_us, self.model.rested_us)),
+                StoreSync::Never => (!has_written).then_some((log.written_us, self.model.stored_us)),
             };
             (shard, until_us)
         });
