@@ -68,8 +68,11 @@ fn seeds_that_have_found_something_find_nothing_any_more() {
     // messages had been delivered; a confirm of what may be gone at once proved a queue; a message had been returned, and was not
     // flagged, as damage had taken what said that it was delivered; a scrub named frames that
     // were not damaged (45), and was to name what lies elsewhere or cannot be read (1579, 2071); the end of a log was not told in a
-    // segment that had lost its header (4384).
-    for seed in [1376, 858, 9667, 11228, 4326, 5266, 262, 29272, 35772, 22027, 45, 1579, 2071, 4384] {
+    // segment that had lost its header (4384); a rest was taken for durable while a disk stayed full (16075); what was sent ahead
+    // to a consumer came back in one step (51859); a page waited for a slow read of the scrub (55113).
+    for seed in
+        [1376, 858, 9667, 11228, 4326, 5266, 262, 29272, 35772, 22027, 45, 1579, 2071, 4384, 16075, 51859, 55113]
+    {
         if let Err(failure) = sim::run(Mode::Durable, seed, true) {
             panic!("{failure}");
         }

@@ -73,6 +73,17 @@ impl<M> Fetcher<M> {
         self.damage.pop_front()
     }
 
+    /// Whether this is what it has asked for.
+    pub fn awaits(&self, segment: SegmentId, block: Block, buffer: &AlignedBuffer) -> bool {
+        self.asked(segment, block, buffer).is_some()
+    }
+
+    fn asked(&self, segment: SegmentId, block: Block, buffer: &AlignedBuffer) -> Option<usize> {
+        self.pieces.iter().position(|piece| {
+            !piece.is_ready() && (piece.segment(), piece.block()) == (segment, block) && piece.bytes() == buffer.len()
+        })
+    }
+
     /// A read that it has asked for. Returns the error if a group cannot be read: its messages are found missing.
     pub fn on_read(
         &mut self,
@@ -81,10 +92,7 @@ impl<M> Fetcher<M> {
         mut buffer: AlignedBuffer,
         result: Result<usize, DiskError>,
     ) -> Option<DiskError> {
-        let read = |piece: &Piece| {
-            !piece.is_ready() && (piece.segment(), piece.block()) == (segment, block) && piece.bytes() == buffer.len()
-        };
-        let at = self.pieces.iter().position(read)?;
+        let at = self.asked(segment, block, &buffer)?;
         let groups = self.pieces[at].groups();
         let (filled, error) = match result {
             Ok(filled) => (filled, None),

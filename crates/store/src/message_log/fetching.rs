@@ -85,8 +85,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         fetcher.poll(&mut sources, (writer.chain(), writer.segments()), now_us)
     }
 
-    /// What was read is the mover's, the fetches' or the scrub's. If two want the same of a segment, either may have it. Returns the error if
-    /// something cannot be read that is wanted.
+    /// What was read is the fetches', the scrub's or the mover's. If two want the same of a segment, either may have it, and the fetches have
+    /// what comes first: a consumer waits for them, and not for a disk that takes its time over a scrub. Returns the error if something
+    /// cannot be read that is wanted.
     pub(super) fn on_read(
         &mut self,
         segment: SegmentId,
@@ -94,12 +95,13 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         buffer: AlignedBuffer,
         result: Result<usize, DiskError>,
     ) -> Option<DiskError> {
+        if self.fetcher.awaits(segment, block, &buffer) {
+            return self.fetcher.on_read(segment, block, buffer, result);
+        }
         if self.scrub.is_reading(segment, block, &buffer) {
             return self.scrub.on_read(&self.writer, buffer, result);
         }
-        match self.mover.as_mut().filter(|mover| mover.is_reading(segment, block, &buffer)) {
-            Some(mover) => Mover::on_read(mover, buffer, result, self.segments.end_of(segment.number)),
-            None => self.fetcher.on_read(segment, block, buffer, result),
-        }
+        let mover = self.mover.as_mut().filter(|mover| mover.is_reading(segment, block, &buffer))?;
+        Mover::on_read(mover, buffer, result, self.segments.end_of(segment.number))
     }
 }
