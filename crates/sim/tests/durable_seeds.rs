@@ -31,8 +31,6 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
         sum.reshardings / 5,
         sum.spoiled_footers / 20,
         sum.flips / 5,
-        sum.flips_named / 2,
-        sum.journal_reports,
         sum.moved / 100,
         sum.runs_moving / 5,
     ];
@@ -40,8 +38,7 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
     // Each place that was damaged is named, or it is known why nothing has to name it; and each reason occurs.
     let outcomes = sum.outcomes;
     assert_eq!((outcomes.sum(), outcomes.silent), (sum.damages + sum.flips, 0), "{outcomes}");
-    let met =
-        [outcomes.named_by_scrub, outcomes.named_by_start, outcomes.cut_off, outcomes.padding, outcomes.given_back];
+    let met = [outcomes.named_by_start, outcomes.cut_off, outcomes.padding, outcomes.given_back];
     assert!(!met.contains(&0), "{outcomes}");
     let (named, cut_off) = (outcomes.named_by_scrub + outcomes.named_by_start, outcomes.cut_off);
     assert!(named > cut_off, "most damage can be told from torn writes: {outcomes}");
@@ -49,9 +46,10 @@ fn no_crash_breaks_a_promise_and_together_the_seeds_meet_everything() {
     // back first, or lies where writes go astray or reads fail, where nothing is certain.
     let passed = sum.flips - sum.flips_unpassed;
     assert!(sum.flips_named * 2 >= passed, "{} of {passed} damaged frames were named: {sum:?}", sum.flips_named);
-    // A spill disk is asked for little, and few runs go on until a disk fails.
-    let failures = [sum.disk_failures / 2, sum.spill_failures];
-    assert!(SEEDS < 1_000 || !failures.contains(&0), "{sum:?}");
+    // A spill disk is asked for little, few runs go on until a disk fails, and few lives until a scrub has found something.
+    let rare =
+        [sum.disk_failures / 2, sum.spill_failures, sum.flips_named / 2, sum.journal_reports, outcomes.named_by_scrub];
+    assert!(SEEDS < 1_000 || !rare.contains(&0), "{sum:?}");
 }
 
 #[test]
