@@ -58,7 +58,7 @@ impl Effects for Noted {
     fn deliver(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, delivery: Delivery<'_>) {
         self.got.push(got(delivery.tag, &delivery.content));
     }
-    fn accepted_deliveries(&self, _: ConnectionSlot, _: ChannelNumber, _: &Delivery<'_>, most: usize) -> usize {
+    fn accepted_deliveries(&self, _: ConnectionSlot, _: &Delivery<'_>, most: usize) -> usize {
         most
     }
     fn get_ok(

@@ -513,6 +513,7 @@ impl Channels {
 }
 
 mod run_deliveries;
+
 #[cfg(test)]
 mod tests {
     use super::Channels;

@@ -75,13 +75,7 @@ pub trait Effects {
     /// Sends `basic.deliver`.
     fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>);
     /// How many deliveries like this one, with bodies of the same size, the connection's output may take on end: up to so many.
-    fn accepted_deliveries(
-        &self,
-        slot: ConnectionSlot,
-        channel: ChannelNumber,
-        delivery: &Delivery<'_>,
-        most: usize,
-    ) -> usize;
+    fn accepted_deliveries(&self, slot: ConnectionSlot, delivery: &Delivery<'_>, most: usize) -> usize;
     /// Sends `basic.deliver` for each of a run of messages, which are like the first in all but their bodies, and whose tags follow
     /// its own. The connection's output accepts them.
     fn deliver_run(&mut self, slot: ConnectionSlot, channel: ChannelNumber, first: Delivery<'_>, bodies: BodyRun<'_>) {

@@ -53,7 +53,7 @@ impl Effects for RecordedEffects {
         let again = if delivery.redelivered { "!" } else { "" };
         self.list.push(format!("{slot}: #{}={}{again}", delivery.tag, body_text(&delivery.content)));
     }
-    fn accepted_deliveries(&self, slot: ConnectionSlot, _: ChannelNumber, _: &Delivery<'_>, most: usize) -> usize {
+    fn accepted_deliveries(&self, slot: ConnectionSlot, _: &Delivery<'_>, most: usize) -> usize {
         if self.has_capacity(slot) { most } else { 0 }
     }
     fn get_ok(

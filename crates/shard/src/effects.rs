@@ -345,13 +345,7 @@ impl Effects for ShardEffects {
         output.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
-    fn accepted_deliveries(
-        &self,
-        slot: ConnectionSlot,
-        _channel: ChannelNumber,
-        delivery: &Delivery<'_>,
-        most: usize,
-    ) -> usize {
+    fn accepted_deliveries(&self, slot: ConnectionSlot, delivery: &Delivery<'_>, most: usize) -> usize {
         // What goes over a link is looked at one by one.
         let Some(output) = self.outputs.get(slot).filter(|output| output.link_output.is_none()) else { return 0 };
         let Content { properties, body, .. } = delivery.content;

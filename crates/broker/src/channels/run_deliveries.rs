@@ -57,9 +57,9 @@ impl Channels {
                 most = most.min(limit.saturating_sub(unsettled) as usize);
             }
         }
-        let (slot, number, tag) = (channel.slot, channel.number, channel.ledger.next_tag());
+        let (slot, tag) = (channel.slot, channel.ledger.next_tag());
         let delivery = Delivery { consumer_tag: &consumer.tag, tag, redelivered: false, content: *content };
-        if self.run_outputs.is_first(slot) { fx.accepted_deliveries(slot, number, &delivery, most) } else { 0 }
+        if self.run_outputs.is_first(slot) { fx.accepted_deliveries(slot, &delivery, most) } else { 0 }
     }
 
     /// Delivers a run to a consumer that accepts all of it.

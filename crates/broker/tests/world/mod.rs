@@ -93,7 +93,7 @@ impl Effects for EffectRecorder {
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
         self.record(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
-    fn accepted_deliveries(&self, slot: ConnectionSlot, _: ChannelNumber, _: &Delivery<'_>, most: usize) -> usize {
+    fn accepted_deliveries(&self, slot: ConnectionSlot, _: &Delivery<'_>, most: usize) -> usize {
         // The room that all outputs share is looked at for each delivery.
         let room = self.room.get(&slot).copied().unwrap_or(usize::MAX);
         if self.has_capacity(slot) && self.capacity.is_none() { room.min(most) } else { 0 }

@@ -82,14 +82,14 @@ fn an_output_accepts_as_much_of_a_run_as_of_single_messages() {
             }
         }
         let first = || delivery(1, bodies.first());
-        let accepted = effects.accepted_deliveries(run, ChannelNumber(1), &first(), bodies.len());
+        let accepted = effects.accepted_deliveries(run, &first(), bodies.len());
         assert_eq!((delivered, accepted), (expected, expected), "{limit_bytes} bytes");
         effects.deliver_run(run, ChannelNumber(1), first(), bodies.take(accepted).expect("at least one"));
         assert_eq!(written(&effects, run), written(&effects, single), "{limit_bytes} bytes");
         let is_full = expected < bodies.len();
-        assert_eq!(effects.accepted_deliveries(run, ChannelNumber(1), &first(), 3), if is_full { 0 } else { 3 });
+        assert_eq!(effects.accepted_deliveries(run, &first(), 3), if is_full { 0 } else { 3 });
         assert_eq!(effects.copied.bytes_out, 2 * (expected * BODY_BYTES) as u64);
-        let absent = effects.accepted_deliveries(ConnectionSlot::new(3), ChannelNumber(1), &first(), 3);
+        let absent = effects.accepted_deliveries(ConnectionSlot::new(3), &first(), 3);
         assert_eq!(absent, 0, "nobody is there");
     }
 }
@@ -102,9 +102,7 @@ fn what_needs_several_frames_or_goes_over_a_link_is_not_accepted_as_a_run() {
     out.set_frame_bytes_max(4_096);
     effects.outputs.open(slot, out, 0);
     let body = [0; 5_000];
-    let accepted = |effects: &ShardEffects, bytes| {
-        effects.accepted_deliveries(slot, ChannelNumber(1), &delivery(1, &body[..bytes]), 2)
-    };
+    let accepted = |effects: &ShardEffects, bytes| effects.accepted_deliveries(slot, &delivery(1, &body[..bytes]), 2);
     assert_eq!([4_088, 4_089].map(|bytes| accepted(&effects, bytes)), [2, 0]);
     effects.output(slot).expect("it is open").link_output = Some(Box::default());
     assert_eq!(accepted(&effects, 10), 0);
