@@ -7,7 +7,7 @@ const GRANTS_PER_WINDOW: u64 = 4;
 
 /// The most messages that are published and not received yet. The consumer tells the publisher of each quarter that has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DeliveryWindow {
+pub struct DeliveryWindow {
     /// Zero: no limit.
     pub messages: u64,
 }
@@ -21,7 +21,7 @@ impl DeliveryWindow {
 
     /// Messages that one grant stands for.
     #[inline]
-    pub fn messages_per_grant(self) -> u64 {
+    fn messages_per_grant(self) -> u64 {
         (self.messages / GRANTS_PER_WINDOW).max(1)
     }
 
@@ -31,9 +31,14 @@ impl DeliveryWindow {
         self.is_limited() && received < count && received.is_multiple_of(self.messages_per_grant())
     }
 
+    /// Grants for so many messages.
+    pub fn grants_by(self, received: u64) -> u64 {
+        if self.is_limited() { received / self.messages_per_grant() } else { 0 }
+    }
+
     /// Grants of a whole segment.
     pub fn grants(self, count: u64) -> u64 {
-        if self.is_limited() { count.saturating_sub(1) / self.messages_per_grant() } else { 0 }
+        self.grants_by(count.saturating_sub(1))
     }
 
     /// Messages that may be published now.

@@ -41,9 +41,9 @@ pub struct Scenario {
     pub keys: usize,
     /// Maximum number of unconfirmed messages; zero: no confirms.
     pub confirm_window: u64,
-    /// Maximum number of messages under way between a publisher and its consumer; zero: no limit.
+    /// How many messages may be under way between a publisher and its consumer.
     #[serde(default)]
-    pub window: u64,
+    pub window: DeliveryWindow,
     /// Acknowledge after this many messages; zero: automatic acknowledgement.
     pub ack_every: u64,
     /// Prefetch count; zero: no limit.
@@ -91,7 +91,7 @@ impl Default for Scenario {
             patterns: 1,
             keys: 1,
             confirm_window: 0,
-            window: 0,
+            window: DeliveryWindow::default(),
             ack_every: 0,
             prefetch: 0,
             matching: PatternMatching::One,
@@ -309,7 +309,6 @@ impl RunningScenario {
     ) -> Result<(), String> {
         let run = run_name();
         let topic = scenario.exchange_type == ScenarioExchange::Topic;
-        let window = DeliveryWindow { messages: scenario.window };
         let exchange = format!("{run}.x");
         let reply_exchange =
             if scenario.exchange_type == ScenarioExchange::Direct { exchange.clone() } else { format!("{run}.r") };
@@ -331,7 +330,7 @@ impl RunningScenario {
                 decoys: patterns.others,
                 ack_every: scenario.ack_every,
                 prefetch: scenario.prefetch,
-                window,
+                window: scenario.window,
                 reply_exchange: reply_exchange.clone(),
                 reply_key: reply_key.clone(),
                 checks: scenario.checks,
@@ -349,7 +348,7 @@ impl RunningScenario {
                 reply_key,
                 consumers: if ends == ScenarioEndpoints::Publishers { 0 } else { scenario.consumers },
                 confirm_window: scenario.confirm_window,
-                window,
+                window: scenario.window,
                 checks: scenario.checks,
                 priority: scenario.feature.priority(),
                 persistent: scenario.durable,
@@ -400,7 +399,7 @@ impl RunningScenario {
         let task = RawSocketTask {
             relay,
             consumers: scenario.consumers,
-            window: DeliveryWindow { messages: scenario.window },
+            window: scenario.window,
             tcp: scenario.tcp.clone(),
             certificate: certificate.map(Path::to_owned),
         };

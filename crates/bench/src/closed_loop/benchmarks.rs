@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, DURABLE, NULL, PAIRS, RAW, SIZES, TOPIC, WINDOW};
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError};
+use crate::delivery_window::DeliveryWindow;
 use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX, WINDOW_MESSAGES_MAX};
 use crate::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
 use crate::patterns::PatternMatching;
@@ -292,7 +293,7 @@ fn windows(given: &ParsedOptions, variants: Vec<BenchmarkVariant>) -> Result<Vec
         let variant = variant.clone();
         windows.iter().map(move |&window| {
             let mut variant = variant.clone();
-            variant.scenario.window = window as u64;
+            variant.scenario.window = DeliveryWindow { messages: window as u64 };
             variant.parameters.insert("window".to_owned(), window.to_string());
             variant
         })

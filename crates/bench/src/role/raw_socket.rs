@@ -134,9 +134,9 @@ pub(super) fn consume(commands: &mut CommandReader) -> Result<(), String> {
                         0 => return Err("the relay closed the connection".to_owned()),
                         read => left -= read as u64,
                     }
-                    if task.window.is_limited() && left > 0 {
+                    if left > 0 {
                         let received = segment.count - left.div_ceil(segment.size_bytes as u64);
-                        let grants = received / task.window.messages_per_grant();
+                        let grants = task.window.grants_by(received);
                         stream.write_all(&vec![0; (grants - granted) as usize]).map_err(broken)?;
                         granted = grants;
                     }
