@@ -21,7 +21,7 @@ pub struct Reload {
     limits: CatalogLimits,
     shards: u16,
     last_catalog: Catalog,
-    /// Definitions without effect, for exports.
+    /// What the catalog has no objects for, as parameters.
     kept: KeptDefinitions,
     /// Those that the definitions file had when it was last read.
     last_kept: KeptSections,

@@ -258,7 +258,7 @@ impl BrokerSource {
         refusals.first().map_or(Ok(()), |refusal| Err(ApiError::of_refusal(refusal)))
     }
 
-    /// Keeps what has no effect, durably.
+    /// Keeps what the catalog has no objects for, durably.
     fn keep(&mut self, kept: Option<KeptSections>) -> Result<(), ApiError> {
         let Some(kept) = kept else { return Ok(()) };
         self.broker.kept.change(|_| kept).map_err(ApiError::unavailable)?;

@@ -16,6 +16,7 @@ use management::{
 };
 use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals};
 use std::collections::HashMap;
+use std::hash::Hash;
 use wire::TableRef;
 
 /// A queue as its home has told.
@@ -103,13 +104,7 @@ impl LiveTables {
         }
         let is_new = clock.anew_in != round.number;
         if report.connections.begins_anew {
-            let list = &mut self.connection_list;
-            self.connections.retain(|id, _| {
-                id.shard.0 != shard || {
-                    list.mark(*id);
-                    false
-                }
-            });
+            forget(&mut self.connections, &mut self.connection_list, |id| id.shard.0 == shard);
         }
         for connection in report.connections.changed {
             let traffic = connection.traffic;
@@ -165,13 +160,7 @@ impl LiveTables {
             self.queues.remove(&id);
         }
         if broker.channels.begins_anew {
-            let list = &mut self.channel_list;
-            self.channels.retain(|key, _| {
-                key.0 != shard || {
-                    list.mark(*key);
-                    false
-                }
-            });
+            forget(&mut self.channels, &mut self.channel_list, |key| key.0 == shard);
         }
         for channel in broker.channels.changed {
             self.channel_list.mark((shard, channel.key));
@@ -193,13 +182,7 @@ impl LiveTables {
             self.channel_list.mark((shard, key));
         }
         if broker.consumers.begins_anew {
-            let list = &mut self.consumer_list;
-            self.consumers.retain(|id, _| {
-                id.shard.0 != shard || {
-                    list.mark(*id);
-                    false
-                }
-            });
+            forget(&mut self.consumers, &mut self.consumer_list, |id| id.shard.0 == shard);
         }
         for consumer in broker.consumers.changed {
             self.consumer_list.mark(consumer.id);
@@ -403,6 +386,21 @@ fn host_and_port(address: &str) -> (String, u16) {
 /// A table in wire form as JSON; one that cannot be read is left out.
 fn json_of(bytes: &[u8]) -> Option<Json> {
     TableRef::new(bytes).to_table().ok().map(|table| table_to_json(Some(&table)))
+}
+
+/// A shard tells of all its objects anew: those that are known are gone unless they come again.
+fn forget<K: Copy + Eq + Hash, V, T>(
+    known: &mut HashMap<K, V>,
+    list: &mut ListedObjects<K, T>,
+    is_its: impl Fn(&K) -> bool,
+) {
+    known.retain(|key, _| {
+        let is_gone = is_its(key);
+        if is_gone {
+            list.mark(*key);
+        }
+        !is_gone
+    });
 }
 
 fn live_connection(known: &KnownConnection, round: u64, catalog: &Catalog) -> LiveConnection {
