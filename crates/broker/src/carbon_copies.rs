@@ -108,6 +108,21 @@ pub(crate) fn find(
     catalog: &mut Catalog,
     work: &mut WorkBudget,
 ) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
+    match catalog.known_route(exchange, routing_key, properties) {
+        Some(route) => Ok(route),
+        None => search(exchange, routing_key, properties, catalog, work),
+    }
+}
+
+/// As [`find`], of a route that takes a search.
+#[inline(never)]
+fn search(
+    exchange: ExchangeId,
+    routing_key: &[u8],
+    properties: RawProperties<'_>,
+    catalog: &mut Catalog,
+    work: &mut WorkBudget,
+) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
     // What it comes upon is put together then, which is as much again.
     let work_max = (work.left() / 2).max(work.grace() as u64);
     let route = catalog.route_within(exchange, routing_key, properties, work_max);

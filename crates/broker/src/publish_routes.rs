@@ -23,10 +23,17 @@ impl Publishing<'_> {
     ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
         let version = self.catalog.version();
         let channel = self.data.dispatcher.channels.open_channel(key)?;
-        let known = match &channel.route_cache {
+        let known = match &mut channel.route_cache {
             Some(cache) if cache.version == version && same(&cache.exchange, exchange) => {
                 if let Some(route) = cache.get(routing_key, properties) {
-                    return Ok(Ok(Arc::clone(route)));
+                    return Ok(Ok(route));
+                }
+                // Next to that, the keys of a publisher that uses a number of them in turn.
+                if !self.catalog.restricts_topics()
+                    && let Some(route) = self.catalog.known_route(cache.exchange_id, routing_key, properties)
+                {
+                    cache.set(routing_key, properties, &route);
+                    return Ok(Ok(route));
                 }
                 Some(cache.exchange_id)
             }
@@ -35,8 +42,9 @@ impl Publishing<'_> {
         self.find_route((publisher, key), (exchange, known), routing_key, properties)
     }
 
-    /// The queues for a publish whose route is not the one of the publish before it. `known`: the exchange of that one, if this is
+    /// The queues for a publish whose route may take a search, or a check of permissions. `known`: the exchange of that one, if this is
     /// published to the same.
+    #[inline(never)]
     fn find_route(
         &mut self,
         (publisher, key): (Publisher, ChannelKey),

@@ -11,8 +11,6 @@ use crate::ids::ConnectionSlot;
 use crate::message::{BodyRef, Content};
 use crate::publish_route::same;
 use crate::publishing::{Publish, Publishing};
-use catalog::QueueRoute;
-use std::sync::Arc;
 use wire::{BodyRun, ChannelNumber, RawProperties};
 
 impl Broker {
@@ -49,17 +47,16 @@ impl Publishing<'_> {
         let Some(key) = self.sessions.channel_key(slot, number) else { return 0 };
         let version = self.catalog.version();
         let dispatcher = &mut self.data.dispatcher;
-        let Some(channel) = dispatcher.channels.get(key) else { return 0 };
+        let Some(channel) = dispatcher.channels.get_mut(key) else { return 0 };
         if matches!(channel.mode, ChannelMode::Transaction(_)) {
             return 0;
         }
-        let cache = channel.route_cache.as_ref();
+        let cache = channel.route_cache.as_mut();
         let known = cache.filter(|cache| cache.version == version && same(&cache.exchange, publish.exchange));
         let Some(route) = known.and_then(|cache| cache.get(publish.routing_key, properties)) else { return 0 };
         if route.stamped || !route.held.is_empty() {
             return 0;
         }
-        let route: Arc<QueueRoute> = Arc::clone(route);
         let content = Content {
             exchange: publish.exchange,
             routing_key: publish.routing_key,

@@ -109,10 +109,27 @@ impl Catalog {
         properties: RawProperties<'_>,
         work_max: u64,
     ) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
-        let Some(exchange) = self.exchanges.get(id) else { return Ok(self.walk.nowhere(RouteDependence::ByKey)) };
+        if let Some(route) = self.known_route(id, routing_key, properties) {
+            return Ok(route);
+        }
+        let route = self.walk_or_search(id, routing_key, properties, work_max)?;
+        self.remember(id, routing_key, properties, &route);
+        Ok(route)
+    }
+
+    /// Where a message goes, if that takes no search and no [work](Self::take_work): from an exchange where one lookup decides,
+    /// or by a route that is remembered.
+    #[inline]
+    pub fn known_route(
+        &mut self,
+        id: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+    ) -> Option<Arc<QueueRoute>> {
+        let Some(exchange) = self.exchanges.get(id) else { return Some(self.walk.nowhere(RouteDependence::ByKey)) };
         match exchange.definition.kind {
             ExchangeKind::Direct if exchange.definition.is_default() => {
-                return Ok(match self.queues.table.find(exchange.definition.vhost, routing_key) {
+                return Some(match self.queues.table.find(exchange.definition.vhost, routing_key) {
                     Some(queue) => self.queues.route(queue),
                     None => self.walk.nowhere(RouteDependence::ByKey),
                 });
@@ -125,29 +142,14 @@ impl Catalog {
                     && target.as_exchange().is_none()
                     && self.removals.is_empty()
                 {
-                    return Ok(self.queues.route(target.index()));
+                    return Some(self.queues.route(target.index()));
                 }
             }
-            ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => {
-                return self.walk_or_search(id, routing_key, properties, work_max);
-            }
-            ExchangeKind::ConsistentHash if !is_by_key(exchange) => {
-                return self.walk_or_search(id, routing_key, properties, work_max);
-            }
-            ExchangeKind::Fanout | ExchangeKind::Topic | ExchangeKind::ConsistentHash => {}
+            _ if !is_remembered(exchange) => return None,
+            _ => {}
         }
         let (hash, key, version) = self.cache_place(exchange, id, routing_key);
-        let known = self.routes.find(hash, id.index, key, version);
-        if let Some(route) = known
-            && is_for(&route, properties)
-        {
-            return Ok(route);
-        }
-        let route = self.walk_or_search(id, routing_key, properties, work_max)?;
-        if is_for(&route, properties) {
-            self.routes.insert(hash, id.index, key, self.version, &route);
-        }
-        Ok(route)
+        self.routes.find(hash, id.index, key, version).filter(|route| is_for(route, properties))
     }
 
     /// Under which hash and key a route from an exchange is remembered, and since which version it holds.
@@ -168,13 +170,11 @@ impl Catalog {
         route: &Arc<QueueRoute>,
     ) {
         let Some(exchange) = self.exchanges.get(id) else { return };
-        let is_remembered = match exchange.definition.kind {
-            ExchangeKind::Direct | ExchangeKind::Fanout | ExchangeKind::Topic => true,
-            ExchangeKind::ConsistentHash => is_by_key(exchange),
-            ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => false,
-        };
+        if !is_remembered(exchange) || !is_for(route, properties) {
+            return;
+        }
         let (hash, key, version) = self.cache_place(exchange, id, key);
-        if is_remembered && is_for(route, properties) && self.routes.find(hash, id.index, key, version).is_none() {
+        if self.routes.find(hash, id.index, key, version).is_none() {
             self.routes.insert(hash, id.index, key, self.version, route);
         }
     }
@@ -405,6 +405,16 @@ fn is_for(route: &QueueRoute, properties: RawProperties<'_>) -> bool {
         RouteDependence::ByKey => true,
         RouteDependence::ByKeyAndTrace => federation_upstream::trace(properties).is_none(),
         RouteDependence::ByMessage => false,
+    }
+}
+
+/// Whether routes from an exchange are remembered by their routing key.
+#[inline]
+fn is_remembered(exchange: &ExchangeEntry) -> bool {
+    match exchange.definition.kind {
+        ExchangeKind::Direct | ExchangeKind::Fanout | ExchangeKind::Topic => true,
+        ExchangeKind::ConsistentHash => is_by_key(exchange),
+        ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => false,
     }
 }
 
