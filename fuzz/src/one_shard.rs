@@ -97,7 +97,7 @@ impl Effects for Noted {
         AppendResult::Durable
     }
     fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
-    fn mark_delivered(&mut self, _: QueueUid, _: QueuePosition) {}
+    fn mark_delivered(&mut self, _: QueueUid, _: QueuePosition, _: u32) {}
     fn mark_returned(&mut self, _: QueueUid, _: QueuePosition, _times: u32) {}
     fn begin_commit(&mut self) {}
     fn end_commit(&mut self) -> AppendResult {

@@ -145,7 +145,7 @@ impl Dispatcher {
             if let Some(uid) = uid.filter(|_| result != DispatchResult::Taken) {
                 let message = keep(content, kept, last, fx.pool());
                 let append = fx.append(uid, position, message);
-                fx.mark_delivered(uid, position);
+                fx.mark_delivered(uid, position, 1);
                 return EnqueueResult::Accepted(append);
             }
             return EnqueueResult::Accepted(AppendResult::Durable);
@@ -228,7 +228,7 @@ impl Dispatcher {
             match uid {
                 Some(uid) if result == DispatchResult::Taken => fx.forget(uid, position, 1),
                 // One that returns was marked when it was delivered first.
-                Some(uid) if !redelivered => fx.mark_delivered(uid, position),
+                Some(uid) if !redelivered => fx.mark_delivered(uid, position, 1),
                 _ => {}
             }
         }

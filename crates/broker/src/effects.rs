@@ -114,8 +114,9 @@ pub trait Effects {
     fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult;
     /// A durable queue is done with messages whose positions follow one another. Not all of them need have been appended.
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32);
-    /// A message of a durable queue was handed out and must be acknowledged: after a restart it is redelivered.
-    fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition);
+    /// Messages of a durable queue whose positions follow one another were handed out and must be acknowledged: after a restart
+    /// they are redelivered.
+    fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32);
     /// Consumers have returned a message of a durable queue so many times.
     fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32);
     /// What is appended and forgotten from now on counts as a whole or not at all.

@@ -6,8 +6,8 @@
 
 use crate::broker::Broker;
 use crate::channel::ChannelMode;
-use crate::effects::Effects;
-use crate::ids::ConnectionSlot;
+use crate::effects::{AppendResult, Effects};
+use crate::ids::{ConnectionSlot, PublishKey};
 use crate::message::{BodyRef, Content};
 use crate::publish_route::same;
 use crate::publishing::{Publish, Publishing};
@@ -72,12 +72,21 @@ impl Publishing<'_> {
         let messages = delivered as u64;
         self.data.published += messages;
         self.data.body_sizes.record_alike(bodies.body_bytes(), messages);
-        let Some((channel, counts)) = self.data.dispatcher.channels.get_with_counts(key) else { return delivered };
+        let dispatcher = &mut self.data.dispatcher;
+        let appends = &dispatcher.run_lists.appends;
+        let Some((channel, counts)) = dispatcher.channels.get_with_counts(key) else { return delivered };
         channel.stats.publish += messages;
         channel.note_change(key, &mut counts.changes);
         if matches!(channel.mode, ChannelMode::Confirm) {
+            let first = channel.confirms.published + 1;
             channel.confirms.published += messages;
             self.data.confirms.mark_due(key, &mut channel.confirms);
+            for (number, append) in (first..).zip(appends) {
+                if let AppendResult::Pending(ticket) = *append {
+                    let publish = PublishKey { channel: key, number };
+                    self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
+                }
+            }
         }
         if let Some(cache) = &mut channel.route_cache {
             cache.count(&route, messages);

@@ -428,7 +428,7 @@ impl Queues {
             None => {}
         }
         if let Some(uid) = queue.uid.filter(|_| !entry.redelivered && entry.message.is_persistent()) {
-            fx.mark_delivered(uid, entry.position);
+            fx.mark_delivered(uid, entry.position, 1);
         }
         let left = queue.ready.len();
         self.mark_due(id);

@@ -5,9 +5,10 @@
 
 use crate::dispatcher::{Dispatcher, is_persistent};
 use crate::effects::Effects;
-use crate::ids::{ConsumerKey, ConsumerRef};
+use crate::ids::{ConsumerKey, ConsumerRef, QueuePosition};
 use crate::limits::SHARED_BODY_BYTES_MIN;
 use crate::message::{BodyRef, Content, Message};
+use crate::run_lists::RunLists;
 use catalog::{QueueId, RoutedQueue};
 use slab::Pool;
 use wire::BodyRun;
@@ -15,7 +16,7 @@ use wire::BodyRun;
 impl Dispatcher {
     /// Delivers messages that are alike to the only consumer of each of their queues, which all are of this shard. Returns how
     /// many: those behind them are to be looked at one by one. None are delivered where a message would do anything else than
-    /// pass through its queue.
+    /// pass through its queue. What the store has of them is in `run_lists.appends`.
     pub fn deliver_run<E: Effects>(
         &mut self,
         queues: &[RoutedQueue],
@@ -24,11 +25,12 @@ impl Dispatcher {
         fx: &mut E,
     ) -> usize {
         let mut lists = std::mem::take(&mut self.run_lists);
+        lists.appends.clear();
         let most = self.plan_run(queues, content, bodies, &mut lists.consumers, fx);
         if let Some(bodies) = bodies.take(most) {
-            for (at, (queue, &consumer)) in queues.iter().zip(&lists.consumers).enumerate() {
+            for (at, queue) in queues.iter().enumerate() {
                 let is_last = at + 1 == queues.len();
-                self.pass_run(queue.id, consumer, content, bodies, (&mut lists.kept, is_last), fx);
+                self.pass_run((queue.id, lists.consumers[at]), content, bodies, &mut lists, is_last, fx);
             }
         }
         lists.consumers.clear();
@@ -58,6 +60,10 @@ impl Dispatcher {
                 return 0;
             }
             let Some(consumer) = self.only_consumer(queue.id, content) else { return 0 };
+            // One piece of the store has a message of several queues once, if they get it behind one another.
+            if queues.len() > 1 && self.is_appended(queue.id, consumer, content) {
+                return 0;
+            }
             // Where queues share a connection, their messages alternate.
             most = self.channels.accepted_of_run(consumer, content, most, fx);
             consumers.push(consumer);
@@ -65,12 +71,17 @@ impl Dispatcher {
         most
     }
 
-    /// The consumer that gets every message of this kind from a queue in which none waits and which does nothing but queueing.
+    /// The consumer that gets every message of this kind from a queue in which none waits.
     #[inline]
     fn only_consumer(&self, id: QueueId, content: &Content<'_>) -> Option<ConsumerKey> {
         let queue = self.queues.table.get(id)?;
-        let is_stored = queue.uid.is_some() && is_persistent(content);
-        if is_stored || queue.features.is_some() || !queue.ready.is_empty() {
+        if !queue.ready.is_empty() {
+            return None;
+        }
+        // What a queue does with messages that wait does not matter here.
+        if let Some(features) = &queue.features
+            && (features.is_federated || features.refuses(&queue.ready, content))
+        {
             return None;
         }
         match queue.consumers.only_active()? {
@@ -79,28 +90,43 @@ impl Dispatcher {
         }
     }
 
+    /// Whether the store gets what a queue passes to a consumer.
+    #[inline]
+    fn is_appended(&self, id: QueueId, consumer: ConsumerKey, content: &Content<'_>) -> bool {
+        is_persistent(content)
+            && self.queues.table.get(id).is_some_and(|queue| queue.uid.is_some())
+            && self.channels.consumer(consumer).is_some_and(|consumer| !consumer.no_ack)
+    }
+
     /// Passes a run through a queue, to a consumer that accepts all of it.
     fn pass_run<E: Effects>(
         &mut self,
-        id: QueueId,
-        consumer: ConsumerKey,
+        (id, consumer): (QueueId, ConsumerKey),
         content: &Content<'_>,
         bodies: BodyRun<'_>,
-        (kept, is_last): (&mut Vec<Message>, bool),
+        lists: &mut RunLists,
+        is_last: bool,
         fx: &mut E,
     ) {
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         let messages = bodies.len();
         self.work.draw(messages * work_of(content));
-        let position = queue.ready.bypass(0, messages);
+        let level = queue.features.as_ref().map_or(0, |features| features.level(content));
+        let first = queue.ready.bypass(level, messages);
         queue.stats.publish += messages as u64;
         queue.note_change(&mut self.queues.changes);
         let ack_required = self.channels.consumer(consumer).is_some_and(|consumer| !consumer.no_ack);
         queue.count_deliveries(ack_required, messages, bodies.body_bytes());
-        if ack_required && kept.is_empty() {
-            keep_all(content, bodies, kept, fx.pool());
+        if ack_required && lists.kept.is_empty() {
+            keep_all(content, bodies, &mut lists.kept, fx.pool());
         }
-        self.channels.deliver_run(consumer, position, content, bodies, (kept, is_last), fx);
+        if let Some(uid) = queue.uid.filter(|_| ack_required && is_persistent(content)) {
+            let positions = (first.0..).map(QueuePosition);
+            let appended = positions.zip(&lists.kept).map(|(at, message)| fx.append(uid, at, message.clone()));
+            lists.appends.extend(appended);
+            fx.mark_delivered(uid, first, messages as u32);
+        }
+        self.channels.deliver_run(consumer, first, content, bodies, (&mut lists.kept, is_last), fx);
     }
 }
 

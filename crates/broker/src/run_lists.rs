@@ -1,5 +1,6 @@
 //! Lists that the dispatch of a run needs.
 
+use crate::effects::AppendResult;
 use crate::ids::ConsumerKey;
 use crate::message::Message;
 
@@ -10,4 +11,6 @@ pub(crate) struct RunLists {
     pub consumers: Vec<ConsumerKey>,
     /// The messages, if anybody must keep them.
     pub kept: Vec<Message>,
+    /// What the store said of each, if it got them.
+    pub appends: Vec<AppendResult>,
 }

@@ -476,9 +476,9 @@ impl Effects for ShardEffects {
         }
     }
 
-    fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
+    fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         if let Some(store) = &mut self.store {
-            store.mark_delivered(queue, position);
+            store.mark_delivered(queue, first, count);
         }
     }
 

@@ -167,8 +167,10 @@ impl MessageStore {
         }
     }
 
-    pub fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
-        self.log.mark_delivered(uid_of(queue), position_of(position));
+    pub fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        // The log takes those before it for delivered, too.
+        let last = QueuePosition(first.0 + u64::from(count.saturating_sub(1)));
+        self.log.mark_delivered(uid_of(queue), position_of(last));
     }
 
     pub fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {

@@ -123,7 +123,7 @@ impl RecoverySink for LogCopy<'_> {
             store.await_durable(ticket);
         }
         if found.was_delivered {
-            store.mark_delivered(uid, position);
+            store.mark_delivered(uid, position, 1);
         }
         if found.times_returned > 0 {
             store.mark_returned(uid, position, found.times_returned);

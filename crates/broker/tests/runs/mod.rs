@@ -2,11 +2,12 @@
 
 mod model;
 
+use crate::durability::declare_durable;
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
 use broker::{BodyRef, Publish, ReadControl};
 use wire::method::{basic, confirm, exchange, queue};
-use wire::{BodyRun, ChannelNumber, RawProperties, TableRef};
+use wire::{BodyRun, ChannelNumber, DeliveryTag, Properties, RawProperties, Table, TableRef, Value};
 
 /// Messages that are published on end and differ in their bodies alone.
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +204,81 @@ fn the_confirms_of_a_run_are_one() {
     };
     let late = BodyRun::new(b"2.3.", 2, 0, 1);
     assert_eq!(broker.publish_repeats(publisher.1, ChannelNumber(1), &publish, late, recorder), 0, "it is closed");
+}
+
+#[test]
+fn what_a_queue_does_with_messages_that_wait_ends_no_run() {
+    let features = [
+        ("x-message-ttl", Value::I32(1_000)),
+        ("x-max-length", Value::I32(1)),
+        ("x-max-priority", Value::I32(3)),
+        ("x-dead-letter-exchange", Value::text("amq.fanout")),
+        ("x-single-active-consumer", Value::Bool(true)),
+        ("x-queue-type", Value::text("quorum")),
+    ];
+    let properties = Properties { priority: Some(2), ..Properties::default() }.to_bytes();
+    for (name, value) in features {
+        let (mut world, publisher, [consumer, _]) = world();
+        declare_durable(&mut world, publisher, "f", &Table::new().with(name, value).expect("a short name"));
+        consume(&mut world, consumer, "f", "c", false);
+        world.sent(consumer);
+        let all = RepeatedPublish { routing_key: "f", properties: &properties, ..PLAIN };
+        let done = publish_all(&mut world, publisher, all, true);
+        assert_eq!(done, PublishedRun { published: 10, in_runs: 9 }, "{name}");
+        assert_eq!(world.sent(consumer), bodies("c", 1, 0..10), "{name}");
+        // They return as what they are, in their order.
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(10), multiple: true, requeue: true });
+        assert_eq!(world.sent(consumer), bodies("c", 11, 0..10).replace(" | ", "! | ") + "!", "{name}");
+    }
+}
+
+#[test]
+fn a_run_of_persistent_messages_is_stored_before_it_is_confirmed() {
+    let persistent = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+    let all = RepeatedPublish { routing_key: "d", properties: &persistent, count: 3, ..PLAIN };
+    for acknowledges in [true, false] {
+        let (mut world, publisher, [consumer, _]) = world();
+        world.switch_stores_on();
+        declare_durable(&mut world, publisher, "d", &Table::new());
+        world.command(publisher, confirm::Select { no_wait: true });
+        consume(&mut world, consumer, "d", "c", !acknowledges);
+        world.sent(publisher);
+        assert_eq!(publish_all(&mut world, publisher, all, true), PublishedRun { published: 3, in_runs: 2 });
+        if !acknowledges {
+            assert_eq!(
+                (world.sent(publisher).as_str(), world.stored(0).as_str()),
+                ("ack 3+", ""),
+                "nothing is to be kept"
+            );
+            continue;
+        }
+        let appended = "append 1@0=0000 | await 1 | append 1@1=0001 | append 1@2=0002 | await 2 | await 3";
+        assert_eq!((world.sent(publisher).as_str(), world.stored(0).as_str()), ("", appended));
+        assert_eq!(world.live(0), "1@0=0000! 1@1=0001! 1@2=0002!", "they were handed out");
+        for (ticket, confirm) in [(1, ""), (2, ""), (3, "ack 3+")] {
+            world.report_durable(0, ticket);
+            world.exchange_batches();
+            assert_eq!(world.sent(publisher), confirm, "those of a tick are confirmed together");
+        }
+        ack(&mut world, consumer, 3, true);
+        assert_eq!((world.stored(0).as_str(), world.live(0).as_str()), ("forget 1@0+3", ""));
+    }
+}
+
+#[test]
+fn a_fanout_of_persistent_messages_goes_message_by_message() {
+    let (mut world, publisher, consumers) = world();
+    world.switch_stores_on();
+    for (name, at) in ["d", "e"].into_iter().zip(consumers) {
+        declare_durable(&mut world, publisher, name, &Table::new());
+        consume(&mut world, at, name, "c", false);
+    }
+    bind_fanout(&mut world, publisher, "f", &["d", "e"]);
+    let persistent = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+    let all = RepeatedPublish { exchange: "f", routing_key: "", properties: &persistent, count: 2, ..PLAIN };
+    assert_eq!(publish_all(&mut world, publisher, all, true), PublishedRun { published: 2, in_runs: 0 });
+    let stored = "append 1@0=0000 | append 2@0=0000 | append 1@1=0001 | append 2@1=0001";
+    assert_eq!(world.stored(0), stored, "the store has each body once");
 }
 
 /// Publishes a hundred messages in turns with this budget, each to so many queues. Returns the work of all turns and of the longest.

@@ -272,7 +272,9 @@ impl Side {
 
     /// Everything that is counted and held.
     fn counted(&mut self) -> String {
-        let stored = self.world.stored(0);
+        // What a run waits for it is told to behind all of it.
+        let told = self.world.stored(0);
+        let (awaited, stored): (Vec<&str>, Vec<&str>) = told.split(" | ").partition(|told| told.starts_with("await"));
         let live = self.world.live(0);
         let broker = &mut self.world.shards[0].0;
         broker.observer().start();
@@ -285,7 +287,7 @@ impl Side {
             reports.push(format!("{report:#?}"));
         }
         let (stats, counters, census) = (broker.observer().stats(), broker.counters(), broker.census());
-        format!("{stats:#?}\n{counters:#?}\n{census:#?}\n{}\n{stored}\n{live}", reports.join("\n"))
+        format!("{stats:#?}\n{counters:#?}\n{census:#?}\n{}\n{stored:?}\n{awaited:?}\n{live}", reports.join("\n"))
     }
 }
 

@@ -168,8 +168,8 @@ impl Effects for EffectRecorder {
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         self.store.forget(queue, first, count);
     }
-    fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
-        self.store.mark_delivered(queue, position);
+    fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        self.store.mark_delivered(queue, first, count);
     }
     fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
         self.store.mark_returned(queue, position, times);

@@ -96,9 +96,11 @@ impl RecordedStore {
         }
     }
 
-    pub fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
-        if let Some(live) = self.live.get_mut(&(queue, position)) {
-            live.was_delivered = true;
+    pub fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        for at in first.0..first.0 + u64::from(count) {
+            if let Some(live) = self.live.get_mut(&(queue, QueuePosition(at))) {
+                live.was_delivered = true;
+            }
         }
     }
 

@@ -130,7 +130,7 @@ fn what_is_dense_in_the_log_is_not_written_again_and_comes_back_with_its_history
     assert!(world.page_out(queue(5), 1..1_000), "before it is written");
     world.run();
     assert!(world.page_out(queue(5), 1_000..3_000));
-    world.store.mark_delivered(queue(5), QueuePosition(4));
+    world.store.mark_delivered(queue(5), QueuePosition(4), 1);
     world.store.mark_returned(queue(5), QueuePosition(3), 2);
     world.store.forget(queue(5), QueuePosition(2), 1);
     let page = world.page_in(queue(5), 1..2_000);
@@ -179,7 +179,7 @@ fn queues_with_little_in_each_group_are_spilled_and_read_from_there() {
     assert!(world.page_out(queues[40], 1..100));
     let spill = world.spill().expect("the queue has a hundredth of its groups");
     // What is in the log as well has its history there, and is not read from it.
-    world.store.mark_delivered(queues[40], QueuePosition(1));
+    world.store.mark_delivered(queues[40], QueuePosition(1), 1);
     world.store.forget(queues[40], QueuePosition(50), 1);
     let segments = world.disk.lock().expect("nobody panics with it").segments(LOG);
     for number in segments {
