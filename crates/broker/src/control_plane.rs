@@ -9,9 +9,7 @@ use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::limits::{
-    CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK, QUOTAS_PER_WORK,
-};
+use crate::limits::{CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEFINITION_WORK, QUOTAS_PER_WORK};
 use crate::publishing::Publishing;
 use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
@@ -415,14 +413,7 @@ impl ControlPlane<'_> {
                 self.define(Definition::RemoveQueue { id }, fx);
                 id
             }
-            Some(QueueTimerResult::Expiring(id)) => {
-                if dispatcher.flow.slow_dead_letter_queue.take().is_some() {
-                    // The consumers of the dead letters need a moment, as after a publisher that is too fast for them.
-                    dispatcher.queues.postpone(id, now_us + DEAD_LETTER_THROTTLE_US);
-                    return;
-                }
-                id
-            }
+            Some(QueueTimerResult::Expiring(id)) => id,
         };
         self.data.dispatcher.queues.mark_due(id);
     }

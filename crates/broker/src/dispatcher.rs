@@ -13,7 +13,7 @@ use crate::ids::{
     StoredPosition,
 };
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
-use crate::limits::{CONSUMER_REMOVAL_WORK, CONSUMERS_ASKED_BEYOND_MAX};
+use crate::limits::{CONSUMER_REMOVAL_WORK, CONSUMERS_ASKED_BEYOND_MAX, DEAD_LETTER_THROTTLE_US};
 use crate::message::{Content, Message};
 use crate::pager::Pager;
 use crate::payload::{DispatchSource, Payload};
@@ -169,7 +169,7 @@ impl Dispatcher {
             let expires = time_to_live_us.is_some();
             more |= self.queues.housekeeping.after_push(queue, level, expires, &mut self.work, fx);
         }
-        self.flow.after_push(queue, &self.channels, fx);
+        self.flow.after_push(queue, &self.channels, self.now_us, fx);
         let has_pages = queue.ready.has_pages();
         if more {
             self.queues.mark_due(id);
@@ -193,6 +193,9 @@ impl Dispatcher {
             return;
         }
         let housekeeping = &mut self.queues.housekeeping;
+        if queue.expiring && self.flow.holds_expired(queue, self.now_us) {
+            return housekeeping.postpone(queue, self.now_us + DEAD_LETTER_THROTTLE_US);
+        }
         let (mut checks, mut more, mut interrupted) = (0, false, false);
         self.work.draw(1);
         loop {

@@ -52,12 +52,13 @@ impl FlowControl {
         !self.full.is_empty()
     }
 
-    /// A message waits in a queue: its consumers may be too slow, or it may be full.
+    /// A message waits in a queue: its consumers may be too slow, or its messages expire faster than they can be removed, or it may
+    /// be full.
     #[inline]
-    pub fn after_push<E: Effects>(&mut self, queue: &mut Queue, channels: &Channels, fx: &mut E) {
+    pub fn after_push<E: Effects>(&mut self, queue: &mut Queue, channels: &Channels, now_us: u64, fx: &mut E) {
         if self.slow_queue.is_none()
             && queue.memory_bytes() > queue.throttle.at_bytes
-            && waits_for_outputs(queue, channels, fx)
+            && (queue.expiring && queue.has_expired(now_us) || waits_for_outputs(queue, channels, fx))
         {
             self.slow_queue = Some(queue.id);
         }
@@ -66,6 +67,18 @@ impl FlowControl {
             self.send_full(queue.id, true, fx);
             self.full.entry(queue.id).or_default();
         }
+    }
+
+    /// Whether what has expired in a queue without consumers is to stay for a moment: the consumers of the last dead letters are
+    /// slower than these come. Asked again, it need not.
+    #[inline]
+    pub fn holds_expired(&mut self, queue: &Queue, now_us: u64) -> bool {
+        self.slow_dead_letter_queue.is_some()
+            && !queue.consumers.has_active()
+            && !queue.has_upstreams()
+            && queue.dead_letter_target().is_some()
+            && queue.has_expired(now_us)
+            && self.slow_dead_letter_queue.take().is_some()
     }
 
     /// Messages have left a queue: publishers that waited for it may continue, as far as the budget of the turn allows.
@@ -250,7 +263,7 @@ mod tests {
         let mut queue = Queue::new(QueueId { index: 0, serial: 1 }, "q".into(), VhostId(0), None, false);
         for _ in 0..3 {
             queue.ready.push(0, Content { body: BodyRef::Small(&[0; 300]), ..Content::EMPTY }.keep(fx.pool()));
-            flow.after_push(&mut queue, &channels, &mut fx);
+            flow.after_push(&mut queue, &channels, 0, &mut fx);
         }
         assert!(queue.full && flow.is_any_full() && flow.slow_queue.is_none());
         assert_eq!([0, 1, 2].map(|shard| fx.batch(ShardId(shard)).messages.len()), [1, 0, 1]);

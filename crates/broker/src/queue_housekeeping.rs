@@ -146,6 +146,14 @@ impl QueueHousekeeping {
         }
     }
 
+    /// Has a queue keep what has expired until a later time, as its dead letters wait for the outputs of their consumers.
+    #[cold]
+    pub fn postpone(&mut self, queue: &mut Queue, at_us: u64) {
+        let target = TimerTarget::Queue(queue.id.index);
+        self.timers.clear(target, &mut queue.timer_us);
+        self.timers.set(target, &mut queue.timer_us, at_us);
+    }
+
     /// Removes the expired message at the head of a queue. Returns the work of its count of returns.
     pub fn drop_head<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> usize {
         let Some(entry) = queue.ready.pop() else { return 0 };

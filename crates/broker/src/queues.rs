@@ -475,13 +475,6 @@ impl Queues {
         }
         Some(QueueTimerResult::Unused(queue.id))
     }
-
-    /// Has the timer of a queue fire again at a later time.
-    pub fn postpone(&mut self, id: QueueId, at_us: u64) {
-        if let Some(queue) = self.table.get_mut(id) {
-            self.housekeeping.timers.set(TimerTarget::Queue(id.index), &mut queue.timer_us, at_us);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Restoration<'_> {
         if self.forwarder.delays(uid) {
             return self.forwarder.finish_restore(uid, next, self.dispatcher);
         }
-        let Dispatcher { queues, flow, channels, .. } = &mut *self.dispatcher;
+        let Dispatcher { queues, flow, channels, now_us, .. } = &mut *self.dispatcher;
         let Some(id) = queues.by_uid(uid) else { return };
         let Some(queue) = queues.table.get_mut(id) else { return };
         for &position in next {
@@ -75,7 +75,9 @@ impl Restoration<'_> {
         }
         queues.housekeeping.rearm(queue);
         queues.housekeeping.quotas.update(queue);
-        flow.after_push(queue, channels, fx);
+        flow.after_push(queue, channels, *now_us, fx);
+        // Nobody publishes.
+        flow.slow_queue = None;
         // Messages may have expired, or be more than the queue may have now.
         queues.mark_due(id);
     }

@@ -172,3 +172,33 @@ fn what_expires_waits_a_moment_for_slow_consumers_of_its_dead_letters() {
     world.advance(1);
     assert_eq!((world.shards[0].0.next_timer(), waiting(&world)), (None, vec![7, 0]));
 }
+
+/// Who publishes to a queue faster than what expires in it can be removed is throttled: it does not grow while the consumers of
+/// its dead letters read.
+#[test]
+fn publishers_wait_for_slow_consumers_of_their_dead_letters() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let (publisher, consumer) = (world.connect(0, 1), world.connect(0, 2));
+    declare(&mut world, publisher, "dead", &[]);
+    declare(&mut world, publisher, "q", &super::to_dead(&[("x-message-ttl", Value::I32(1))]));
+    crate::consume(&mut world, consumer, "dead", "c", true);
+    world.set_output_capacity(consumer, false);
+    let body = "x".repeat(1 << 20);
+    let waiting = |world: &BrokerWorld| world.shards[0].0.queues().map(|queue| queue.ready.len()).collect::<Vec<_>>();
+    let publish = |world: &mut BrokerWorld| (0..20).take_while(|_| world.publish(publisher, "", "q", &body)).count();
+    assert_eq!(publish(&mut world), 20, "nothing has expired, so that nobody is waited for");
+    world.advance(2);
+    assert_eq!(waiting(&world), [20, 0], "what had expired before anybody was slow");
+    assert_eq!(publish(&mut world), 20, "these wait for their own time");
+    world.advance(2);
+    world.publish(publisher, "", "q", "and one that finds their letters waiting");
+    world.advance(1);
+    assert_eq!(waiting(&world)[1], 1);
+    assert!(publish(&mut world) <= 5, "as many as a queue takes before it throttles");
+    assert!(!world.shards[0].0.may_read(publisher.1));
+    // The consumer reads: the letters leave, what has expired follows, and the publisher continues.
+    world.set_output_capacity(consumer, true);
+    world.advance(2);
+    assert_eq!(waiting(&world), [0, 0]);
+    assert!(world.shards[0].0.may_read(publisher.1));
+}
