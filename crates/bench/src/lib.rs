@@ -12,6 +12,7 @@ mod churn;
 mod closed_loop;
 mod command;
 mod compare;
+mod core_distance;
 mod delivery_window;
 mod disk_writes;
 mod drain;

@@ -19,6 +19,7 @@ pub(crate) use durable::{CrashBacklog, CrashMeasurement};
 use std::path::{Path, PathBuf};
 
 use crate::arguments::{OptionSpec, ParsedOptions, help, option};
+use crate::core_distance::core_distance_ns;
 use crate::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX};
 use crate::placement::{CpuList, CpuPlacement};
 use crate::target::BenchmarkTarget;
@@ -64,6 +65,9 @@ const PARTS: &[&str] = &[
     "management",
     "durable",
 ];
+
+/// Those in which most of the work is to pass bytes from one processor to another.
+const CROSSING_PARTS: &[&str] = &["large", "fanout", "shards"];
 
 /// State shared by the parts of the comparison.
 struct PerfRun {
@@ -150,6 +154,19 @@ impl PerfRun {
 
     fn part(&mut self, part: &str) -> Result<(), String> {
         put(&format!("# {part}\n"))?;
+        let (first, before) = (self.record.rows.len(), core_distance_ns());
+        self.measure(part)?;
+        // What large bodies cost depends on it above all, and on a virtual machine it may change within a part.
+        if CROSSING_PARTS.contains(&part)
+            && let Some((before, after)) = before.zip(core_distance_ns())
+        {
+            let detail = format!("processors {before:.0} ns apart before, {after:.0} ns after");
+            self.record.rows[first..].iter_mut().for_each(|row| row.add_detail(&detail));
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, part: &str) -> Result<(), String> {
         match part {
             "throughput" => self.throughput(),
             "large" => self.large(),

@@ -29,6 +29,13 @@ impl CpuList {
         Ok(Self(cpus))
     }
 
+    /// The first two processors that the calling thread may use, each by itself.
+    pub fn first_two() -> Option<(Self, Self)> {
+        let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
+        let mut cpus = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false));
+        Some((Self(vec![cpus.next()?]), Self(vec![cpus.next()?])))
+    }
+
     pub fn is_any(&self) -> bool {
         self.0.is_empty()
     }

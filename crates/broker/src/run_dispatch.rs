@@ -52,6 +52,8 @@ impl Dispatcher {
         if queues.len() > 1 && bodies.body_bytes() >= SHARED_BODY_BYTES_MIN {
             return 0;
         }
+        // The store has the body of a message of several queues once, if they get it behind one another.
+        let may_be_shared = queues.len() > 1 && is_persistent(content);
         let work_each = queues.len() * work_of(content);
         let mut most = bodies.len().min(self.work.room_for(work_each));
         self.channels.run_outputs.begin();
@@ -60,8 +62,7 @@ impl Dispatcher {
                 return 0;
             }
             let Some(consumer) = self.only_consumer(queue.id, content) else { return 0 };
-            // One piece of the store has a message of several queues once, if they get it behind one another.
-            if queues.len() > 1 && self.is_appended(queue.id, consumer, content) {
+            if may_be_shared && self.is_appended(queue.id, consumer) {
                 return 0;
             }
             // Where queues share a connection, their messages alternate.
@@ -90,11 +91,10 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the store gets what a queue passes to a consumer.
+    /// Whether the store gets the persistent messages that a queue passes to a consumer.
     #[inline]
-    fn is_appended(&self, id: QueueId, consumer: ConsumerKey, content: &Content<'_>) -> bool {
-        is_persistent(content)
-            && self.queues.table.get(id).is_some_and(|queue| queue.uid.is_some())
+    fn is_appended(&self, id: QueueId, consumer: ConsumerKey) -> bool {
+        self.queues.table.get(id).is_some_and(|queue| queue.uid.is_some())
             && self.channels.consumer(consumer).is_some_and(|consumer| !consumer.no_ack)
     }
 
