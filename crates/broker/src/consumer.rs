@@ -83,7 +83,7 @@ impl Consumer {
     /// Whether its queue is told when it has taken this message.
     #[inline]
     pub fn reports(&self, payload: &Payload<'_>) -> bool {
-        self.reports_taken && payload.content().properties().is_persistent()
+        self.reports_taken && payload.content().is_persistent()
     }
 
     /// Grants its queue the credit that is due.

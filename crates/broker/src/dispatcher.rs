@@ -110,7 +110,7 @@ impl Dispatcher {
             return EnqueueResult::Accepted(AppendResult::Durable);
         };
         self.work.draw(1);
-        let uid = queue.uid.filter(|_| is_persistent(content));
+        let uid = queue.uid.filter(|_| content.is_persistent());
         let (mut level, mut has_upstreams) = (0, false);
         if let Some(features) = &queue.features {
             if features.refuses(&queue.ready, content) {
@@ -594,9 +594,4 @@ fn deliver_or_send<E: Effects>(
             if ack_required { DispatchResult::Unsettled } else { DispatchResult::Sent }
         }
     }
-}
-
-#[inline]
-pub(crate) fn is_persistent(content: &Content<'_>) -> bool {
-    content.properties().is_persistent()
 }

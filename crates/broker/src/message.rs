@@ -60,6 +60,12 @@ impl<'a> Content<'a> {
         RawProperties::new(self.properties)
     }
 
+    /// Whether it is to survive a restart, in a queue that does.
+    #[inline]
+    pub fn is_persistent(&self) -> bool {
+        self.properties().is_persistent()
+    }
+
     /// Units of work to copy the properties of a delivery to an output. Bodies are shared.
     #[inline]
     pub(crate) fn copying_work(&self) -> usize {

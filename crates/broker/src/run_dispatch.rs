@@ -3,7 +3,7 @@
 //! First every queue is asked how many it would pass on, and nothing changes. Then each of them gets all of the run, so that the
 //! consumers' state and outputs are touched once for a run and not once for a message.
 
-use crate::dispatcher::{Dispatcher, is_persistent};
+use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::ids::{ConsumerKey, ConsumerRef, QueuePosition};
 use crate::limits::SHARED_BODY_BYTES_MIN;
@@ -53,7 +53,7 @@ impl Dispatcher {
             return 0;
         }
         // The store has the body of a message of several queues once, if they get it behind one another.
-        let may_be_shared = queues.len() > 1 && is_persistent(content);
+        let may_be_shared = queues.len() > 1 && content.is_persistent();
         let work_each = queues.len() * work_of(content);
         let mut most = bodies.len().min(self.work.room_for(work_each));
         self.channels.run_outputs.begin();
@@ -120,7 +120,7 @@ impl Dispatcher {
         if ack_required && lists.kept.is_empty() {
             keep_all(content, bodies, &mut lists.kept, fx.pool());
         }
-        if let Some(uid) = queue.uid.filter(|_| ack_required && is_persistent(content)) {
+        if let Some(uid) = queue.uid.filter(|_| ack_required && content.is_persistent()) {
             let positions = (first.0..).map(QueuePosition);
             let appended = positions.zip(&lists.kept).map(|(at, message)| fx.append(uid, at, message.clone()));
             lists.appends.extend(appended);
