@@ -13,7 +13,8 @@ use crate::page::PageSummary;
 use crate::pending_purges::Purges;
 use crate::sessions::Sessions;
 use crate::shard_answers::RemoteResult;
-use catalog::{Catalog, QueueId};
+use catalog::{Catalog, QueueId, ShardId};
+use wire::BodyRun;
 
 /// Messages, and what waits for them.
 pub(crate) struct DataPlane {
@@ -129,6 +130,30 @@ impl DataPlane {
             (None, Some(ticket)) => RemoteResult::Pending(ticket),
             (None, None) => RemoteResult::Accepted,
         }
+    }
+
+    /// Publishes of another shard that differ in their bodies alone from one that was just accepted for the same queues: as many of
+    /// them as consumers take at once. `answered` is that shard, if it awaits answers. Returns how many.
+    pub fn accept_repeats<E: Effects>(
+        &mut self,
+        answered: Option<ShardId>,
+        queues: &[QueueId],
+        content: &Content<'_>,
+        bodies: BodyRun<'_>,
+        fx: &mut E,
+    ) -> usize {
+        let taken = self.dispatcher.deliver_run(queues.iter().copied(), content, bodies, fx);
+        if let Some(shard) = answered {
+            let appends = &self.dispatcher.run_lists.appends;
+            for at in 0..taken {
+                let result = match appends.get(at) {
+                    Some(&AppendResult::Pending(ticket)) => RemoteResult::Pending(ticket),
+                    Some(AppendResult::Durable) | None => RemoteResult::Accepted,
+                };
+                self.confirms.answer_shard(shard, result, fx);
+            }
+        }
+        taken
     }
 
     /// Bytes that waiting messages will take in the ledgers of channels, beside what they take, once they are delivered.

@@ -6,13 +6,13 @@ use crate::early_publishes::{EarlyPublish, EarlyPublishes};
 use crate::effects::{AppendResult, Effects};
 use crate::ids::{ConsumerRef, QueuePosition};
 use crate::limits::{CONSUMER_REMOVAL_WORK, SETTLED_PER_WORK};
-use crate::message::{Content, Message};
+use crate::message::{BodyRef, Content, Message};
 use crate::payload::Payload;
 use crate::queue_entry::QueueEntry;
 use crate::queues::SettledMessages;
 use crate::requests::Requests;
 use crate::shard_answers::RemoteResult;
-use crate::shard_message::{ShardBatch, ShardMessage, ShardPayload};
+use crate::shard_message::{PackedMessage, ShardBatch, ShardMessage, ShardPayload};
 use catalog::{QueueId, ShardId};
 
 /// What a message from another shard may touch.
@@ -93,9 +93,7 @@ impl<'a> Inbox<'a> {
                 }
                 match payload {
                     ShardPayload::Packed(packed) => {
-                        for content in batch.unpack(&packed, messages) {
-                            self.accept(from, queues, &content, None, confirm, fx);
-                        }
+                        self.accept_packed(from, queues, (&packed, messages), confirm, batch, fx);
                     }
                     ShardPayload::Shared(message) => {
                         self.accept(from, queues, &message.content(), Some(message.clone()), confirm, fx);
@@ -107,7 +105,14 @@ impl<'a> Inbox<'a> {
                 work.draw(messages as usize);
                 match payload {
                     ShardPayload::Packed(packed) => {
-                        for (at, content) in batch.unpack(&packed, messages).enumerate() {
+                        let run = batch.bodies(&packed, messages).filter(|_| messages > 1 && !redelivered);
+                        let taken = match (run, batch.unpack(&packed, messages).next()) {
+                            (Some(bodies), Some(first)) => {
+                                channels.deliver_remote_run(consumer, position, &first, bodies, fx)
+                            }
+                            _ => 0,
+                        };
+                        for (at, content) in batch.unpack(&packed, messages).enumerate().skip(taken) {
                             let position = QueuePosition(position.0 + at as u64);
                             if channels.consumer(consumer).is_some() {
                                 let payload = Payload::Passing(content, None);
@@ -248,6 +253,33 @@ impl<'a> Inbox<'a> {
                 batch.unpack(&packed, messages).for_each(|content| keep(content.keep(fx.pool())));
             }
             ShardPayload::Shared(message) => keep(message),
+        }
+    }
+
+    /// Publishes for queues of this shard that differ in their bodies alone: behind the first as many as consumers take at once, and
+    /// the others one by one.
+    fn accept_packed<E: Effects>(
+        &mut self,
+        from: ShardId,
+        queues: &[QueueId],
+        (packed, messages): (&PackedMessage, u32),
+        confirm: bool,
+        batch: &ShardBatch,
+        fx: &mut E,
+    ) {
+        let mut contents = batch.unpack(packed, messages);
+        let Some(first) = contents.next() else { return };
+        self.accept(from, queues, &first, None, confirm, fx);
+        if let Some(rest) = batch.bodies(packed, messages).and_then(|bodies| bodies.skip(1)) {
+            let content = Content { body: BodyRef::Small(rest.first()), ..first };
+            let answered = Some(from).filter(|_| confirm);
+            let taken = self.control().data.accept_repeats(answered, queues, &content, rest, fx);
+            if let Some(last) = taken.checked_sub(1) {
+                let _taken = contents.nth(last);
+            }
+        }
+        for content in contents {
+            self.accept(from, queues, &content, None, confirm, fx);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use crate::limits::{PROPERTIES_BYTES_COPIED_PER_WORK, SHARED_BODY_BYTES_MIN};
 use slab::{HeaderWithTail, Pool, Slice};
-use wire::RawProperties;
+use wire::{BodyRun, RawProperties};
 
 /// A body: small ones are copied where they are needed, large ones are shared.
 #[derive(Clone, Copy)]
@@ -58,6 +58,12 @@ impl<'a> Content<'a> {
     #[inline]
     pub fn properties(&self) -> RawProperties<'a> {
         RawProperties::new(self.properties)
+    }
+
+    /// Keeps those that differ from it in their bodies alone.
+    #[inline]
+    pub fn keep_all(&self, bodies: BodyRun<'_>, kept: &mut Vec<Message>, pool: &Pool) {
+        kept.extend(bodies.iter().map(|body| Content { body: BodyRef::Small(body), ..*self }.keep(pool)));
     }
 
     /// Whether it is to survive a restart, in a queue that does.

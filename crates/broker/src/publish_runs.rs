@@ -11,6 +11,7 @@ use crate::ids::{ConnectionSlot, PublishKey};
 use crate::message::{BodyRef, Content};
 use crate::publish_route::same;
 use crate::publishing::{Publish, Publishing};
+use catalog::RoutedQueue;
 use wire::{BodyRun, ChannelNumber, RawProperties};
 
 impl Broker {
@@ -65,7 +66,18 @@ impl Publishing<'_> {
             bcc: &[],
             arrived_us: dispatcher.now_us,
         };
-        let delivered = dispatcher.deliver_run(&route.queues, &content, bodies, fx);
+        let identity = dispatcher.identity;
+        let (delivered, sent_to) = match &*route.queues {
+            [only] if !identity.is_home(only.home) => {
+                let confirm = matches!(channel.mode, ChannelMode::Confirm);
+                (send_run(only, &content, bodies, confirm, fx), Some(only.home))
+            }
+            queues if queues.iter().all(|queue| identity.is_home(queue.home)) => {
+                let queues = queues.iter().map(|queue| queue.id);
+                (dispatcher.deliver_run(queues, &content, bodies, fx), None)
+            }
+            _ => (0, None),
+        };
         if delivered == 0 {
             return 0;
         }
@@ -81,10 +93,17 @@ impl Publishing<'_> {
             let first = channel.confirms.published + 1;
             channel.confirms.published += messages;
             self.data.confirms.mark_due(key, &mut channel.confirms);
-            for (number, append) in (first..).zip(appends) {
-                if let AppendResult::Pending(ticket) = *append {
-                    let publish = PublishKey { channel: key, number };
-                    self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
+            let publish = |number| PublishKey { channel: key, number };
+            if let Some(shard) = sent_to {
+                for number in first..first + messages {
+                    self.data.confirms.await_shard(shard, publish(number));
+                    channel.confirms.pending.push_back((number, 1));
+                }
+            } else {
+                for (number, append) in (first..).zip(appends) {
+                    if let AppendResult::Pending(ticket) = *append {
+                        self.data.confirms.await_store(ticket, publish(number), &mut channel.confirms, fx);
+                    }
                 }
             }
         }
@@ -93,6 +112,23 @@ impl Publishing<'_> {
         }
         delivered
     }
+}
+
+/// Sends messages that are alike to their only queue, which is of another shard. Returns how many: none of those that do not travel
+/// as bytes.
+fn send_run<E: Effects>(
+    queue: &RoutedQueue,
+    content: &Content<'_>,
+    bodies: BodyRun<'_>,
+    confirm: bool,
+    fx: &mut E,
+) -> usize {
+    let batch = fx.batch(queue.home);
+    let mut push = |body| {
+        let content = Content { body: BodyRef::Small(body), ..*content };
+        batch.push_publish(&content, std::iter::once(queue.id), confirm)
+    };
+    bodies.iter().take_while(|body| push(body)).count()
 }
 
 /// Whether something is done for each message with these properties that none before it can spare it.

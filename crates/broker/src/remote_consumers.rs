@@ -1,11 +1,14 @@
 //! Consumers of other shards that subscribe to queues of this one, and the credit that bounds what they are sent.
 
-use crate::ids::{ConsumerKey, RemoteConsumerKey};
+use crate::effects::Effects;
+use crate::ids::{ConsumerKey, QueuePosition, RemoteConsumerKey};
 use crate::limits::REMOTE_WINDOW_BYTES;
+use crate::message::{BodyRef, Content};
 use crate::paged_slot_map::PagedSlotMap;
 use crate::shard_message::Subscription;
-use catalog::ShardId;
+use catalog::{QueueId, ShardId};
 use hashbrown::HashMap;
+use wire::BodyRun;
 
 /// A consumer of another shard, as its queue sees it.
 pub struct RemoteConsumer {
@@ -100,6 +103,35 @@ impl RemoteConsumers {
             remote.idle = true;
         }
         accepts
+    }
+
+    /// How many messages of so many bytes a consumer may be sent on end, up to a number of them.
+    pub fn accepted_of_run(&self, key: RemoteConsumerKey, bytes: usize, most: usize) -> usize {
+        let Some(remote) = self.table.get(key) else { return 0 };
+        let by_bytes = remote.credit_bytes.max(0) as usize;
+        most.min(remote.credit_messages as usize).min(by_bytes.div_ceil(bytes.max(1)))
+    }
+
+    /// Sends a consumer messages of a queue that are alike, as many as it accepts, from a position on.
+    pub fn send_run<E: Effects>(
+        &mut self,
+        key: RemoteConsumerKey,
+        (queue, first): (QueueId, QueuePosition),
+        content: &Content<'_>,
+        bodies: BodyRun<'_>,
+        fx: &mut E,
+    ) {
+        let Some(remote) = self.table.get_mut(key) else { return };
+        let (consumer, ack_required) = (remote.consumer, !remote.no_ack);
+        remote.credit_messages -= bodies.len() as u32;
+        remote.credit_bytes -= (bodies.len() * content.bytes()) as i64;
+        let batch = fx.batch(remote.shard);
+        for (position, body) in (first.0..).zip(bodies.iter()) {
+            let content = Content { body: BodyRef::Small(body), ..*content };
+            let is_packed =
+                batch.push_deliver(&content, (consumer, queue, QueuePosition(position)), false, ack_required);
+            debug_assert!(is_packed, "it is small");
+        }
     }
 
     pub fn len(&self) -> usize {

@@ -9,7 +9,7 @@ use crate::queue_entry::QueueEntry;
 use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;
-use wire::ChannelNumber;
+use wire::{BodyRun, ChannelNumber};
 
 /// The channel that awaits a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -421,6 +421,14 @@ impl ShardBatch {
         &self.queues[range.start as usize..range.end as usize]
     }
 
+    /// The bodies of packed messages with one head; `None` if they are empty.
+    #[inline]
+    pub fn bodies(&self, packed: &PackedMessage, messages: u32) -> Option<BodyRun<'_>> {
+        let (from, body_bytes) = (packed.at as usize + packed.head_bytes(), packed.body_bytes as usize);
+        let all = &self.bytes[from..from + messages as usize * body_bytes];
+        (!all.is_empty()).then(|| BodyRun::new(all, body_bytes, 0, body_bytes))
+    }
+
     /// Packed messages with one head.
     #[inline]
     pub fn unpack(&self, packed: &PackedMessage, messages: u32) -> impl Iterator<Item = Content<'_>> {
@@ -439,6 +447,13 @@ impl ShardBatch {
 }
 
 impl PackedMessage {
+    /// Bytes before the body of the first.
+    #[inline]
+    fn head_bytes(&self) -> usize {
+        let (exchange, routing_key) = (self.exchange_bytes as usize, self.routing_key_bytes as usize);
+        size_of::<u64>() + exchange + routing_key + self.properties_bytes as usize
+    }
+
     /// Whether this message and that one differ in their bodies alone, which have one length.
     #[inline]
     fn has_head_of(&self, content: &Content<'_>, body: &[u8], bytes: &[u8]) -> bool {

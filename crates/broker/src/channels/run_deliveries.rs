@@ -5,6 +5,7 @@ use crate::effects::{Delivery, Effects};
 use crate::ids::{ConnectionSlot, ConsumerKey, QueuePosition};
 use crate::ledger::UnsettledDelivery;
 use crate::message::{Content, Message};
+use crate::payload::Payload;
 use wire::BodyRun;
 
 /// The connections that get anything of the run at hand. Where several queues had the same, their messages would have to alternate
@@ -14,6 +15,8 @@ pub(crate) struct RunOutputs {
     run: u64,
     /// The last run of each connection, by its slot.
     last_runs: Vec<u64>,
+    /// The messages of a run from another shard, if anybody must keep them: their memory serves the next.
+    kept: Vec<Message>,
 }
 
 impl RunOutputs {
@@ -60,6 +63,36 @@ impl Channels {
         let (slot, tag) = (channel.slot, channel.ledger.next_tag());
         let delivery = Delivery { consumer_tag: &consumer.tag, tag, redelivered: false, content: *content };
         if self.run_outputs.is_first(slot) { fx.accepted_deliveries(slot, &delivery, most) } else { 0 }
+    }
+
+    /// Delivers messages of another shard's queue that are alike and come for the first time, as many as their consumer accepts now.
+    /// Returns how many.
+    pub fn deliver_remote_run<E: Effects>(
+        &mut self,
+        key: ConsumerKey,
+        first: QueuePosition,
+        content: &Content<'_>,
+        bodies: BodyRun<'_>,
+        fx: &mut E,
+    ) -> usize {
+        let Some(consumer) = self.consumers.get(key) else { return 0 };
+        if !consumer.parked.is_empty() || consumer.reports(&Payload::Passing(*content, None)) {
+            return 0;
+        }
+        let no_ack = consumer.no_ack;
+        self.run_outputs.begin();
+        let most = self.accepted_of_run(key, content, bodies.len(), fx);
+        let Some(bodies) = bodies.take(most) else { return 0 };
+        let mut kept = std::mem::take(&mut self.run_outputs.kept);
+        if !no_ack {
+            content.keep_all(bodies, &mut kept, fx.pool());
+        }
+        self.deliver_run(key, first, content, bodies, (&mut kept, true), fx);
+        self.run_outputs.kept = kept;
+        if let Some(consumer) = self.consumers.get_mut(key) {
+            (0..most).for_each(|_| consumer.earn_credit(key, content.bytes(), fx));
+        }
+        most
     }
 
     /// Delivers a run to a consumer that accepts all of it.

@@ -75,7 +75,8 @@ fn publish_all(world: &mut BrokerWorld, at: WorldConnection, all: RepeatedPublis
             done.published += taken;
             done.in_runs += taken;
         }
-        if broker.is_turn_over() {
+        // In one batch another shard would find them to be a run.
+        if broker.is_turn_over() || !as_runs && world.shards.len() > 1 {
             world.exchange_batches();
         }
     }
@@ -279,6 +280,124 @@ fn a_fanout_of_persistent_messages_goes_message_by_message() {
     assert_eq!(publish_all(&mut world, publisher, all, true), PublishedRun { published: 2, in_runs: 0 });
     let stored = "append 1@0=0000 | append 2@0=0000 | append 1@1=0001 | append 2@1=0001";
     assert_eq!(world.stored(0), stored, "the store has each body once");
+}
+
+/// Two shards with stores: a publisher with confirms on the second, and a consumer's connection on the first, which owns the
+/// durable queue `d`.
+fn two_shards(arguments: &Table) -> (BrokerWorld, WorldConnection, WorldConnection) {
+    let mut world = BrokerWorld::new(2, LIMIT);
+    world.switch_stores_on();
+    let (consumer, publisher) = (world.connect(0, 1), world.connect(1, 2));
+    declare_durable(&mut world, consumer, "d", arguments);
+    world.command(publisher, confirm::Select { no_wait: true });
+    (world, publisher, consumer)
+}
+
+const TO_D: RepeatedPublish<'static> = RepeatedPublish { routing_key: "d", ..PLAIN };
+
+#[test]
+fn a_run_crosses_to_the_shard_of_its_queue_and_is_one_there() {
+    let (mut world, publisher, consumer) = two_shards(&Table::new());
+    consume(&mut world, consumer, "d", "c", true);
+    world.sent(consumer);
+    assert_eq!(publish_all(&mut world, publisher, TO_D, true), PublishedRun { published: 10, in_runs: 9 });
+    assert_eq!((world.sent(consumer), world.sent(publisher).as_str()), (bodies("c", 1, 0..10), "ack 10+"));
+    let stats = world.shards[0].0.queues().next().expect("one queue").stats;
+    assert_eq!((stats.publish, stats.deliver_no_ack), (10, 10));
+}
+
+#[test]
+fn what_a_consumer_does_not_take_of_a_run_from_another_shard_waits_in_order() {
+    let (mut world, publisher, consumer) = two_shards(&Table::new());
+    prefetch(&mut world, consumer, 4, false);
+    consume(&mut world, consumer, "d", "c", false);
+    world.sent(consumer);
+    assert_eq!(publish_all(&mut world, publisher, TO_D, true).in_runs, 9);
+    assert_eq!(world.sent(consumer), bodies("c", 1, 0..4));
+    ack(&mut world, consumer, 4, true);
+    assert_eq!(world.sent(consumer), bodies("c", 5, 4..8));
+    ack(&mut world, consumer, 8, true);
+    assert_eq!((world.sent(consumer), world.sent(publisher).as_str()), (bodies("c", 9, 8..10), "ack 10+"));
+}
+
+#[test]
+fn a_run_from_another_shard_is_confirmed_once_it_is_stored() {
+    let persistent = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+    let all = RepeatedPublish { properties: &persistent, count: 3, ..TO_D };
+    let (mut world, publisher, consumer) = two_shards(&Table::new());
+    consume(&mut world, consumer, "d", "c", false);
+    assert_eq!(publish_all(&mut world, publisher, all, true), PublishedRun { published: 3, in_runs: 2 });
+    assert_eq!(world.live(0), "1@0=0000! 1@1=0001! 1@2=0002!");
+    assert_eq!(world.sent(publisher), "");
+    world.make_durable(0);
+    assert_eq!(world.sent(publisher), "ack 3+");
+}
+
+#[test]
+fn a_full_queue_of_another_shard_refuses_what_is_behind_its_limit() {
+    let limit = Table::new().with("x-max-length", Value::I32(3)).expect("a short name");
+    let (mut world, publisher, _) =
+        two_shards(&limit.with("x-overflow", Value::text("reject-publish")).expect("short"));
+    let all = RepeatedPublish { count: 5, ..TO_D };
+    assert_eq!(publish_all(&mut world, publisher, all, true), PublishedRun { published: 5, in_runs: 4 });
+    assert_eq!(world.sent(publisher), "ack 3+ | nack 4 | nack 5");
+}
+
+#[test]
+fn a_run_goes_to_a_consumer_of_another_shard_and_returns_from_it_in_order() {
+    for no_ack in [true, false] {
+        let (mut world, consumer, owner) = two_shards(&Table::new());
+        consume(&mut world, consumer, "d", "c", no_ack);
+        world.sent(consumer);
+        // The publisher is of the queue's shard.
+        assert_eq!(publish_all(&mut world, owner, TO_D, true), PublishedRun { published: 10, in_runs: 9 });
+        assert_eq!(world.sent(consumer), bodies("c", 1, 0..10));
+        if !no_ack {
+            ack(&mut world, consumer, 5, true);
+            world.disconnect(consumer);
+            consume(&mut world, owner, "d", "again", true);
+            let again: Vec<String> = (5..10).map(|number| format!("again#{}={number:04}!", number - 4)).collect();
+            assert_eq!(world.sent(owner), format!("consume-ok again | {}", again.join(" | ")));
+        }
+    }
+}
+
+#[test]
+fn a_consumer_of_another_shard_gets_no_more_of_a_run_than_it_accepts() {
+    let (mut world, consumer, owner) = two_shards(&Table::new());
+    prefetch(&mut world, consumer, 4, false);
+    consume(&mut world, consumer, "d", "c", false);
+    world.sent(consumer);
+    assert_eq!(publish_all(&mut world, owner, TO_D, true).in_runs, 3, "its window");
+    assert_eq!(world.sent(consumer), bodies("c", 1, 0..4));
+    ack(&mut world, consumer, 4, true);
+    assert_eq!(world.sent(consumer), bodies("c", 5, 4..8));
+    ack(&mut world, consumer, 0, true);
+    assert_eq!(world.sent(consumer), bodies("c", 9, 8..10));
+    ack(&mut world, consumer, 0, true);
+    // Its output is full: what comes is parked, and leaves in its order.
+    world.set_room(consumer, Some(2));
+    let more = RepeatedPublish { first: 10, count: 4, ..TO_D };
+    publish_all(&mut world, owner, more, true);
+    assert_eq!(world.sent(consumer), bodies("c", 11, 10..12));
+    world.set_room(consumer, None);
+    assert_eq!(world.sent(consumer), bodies("c", 13, 12..14));
+}
+
+#[test]
+fn bodies_without_bytes_cross_as_well() {
+    let (mut world, publisher, consumer) = two_shards(&Table::new());
+    consume(&mut world, consumer, "d", "c", true);
+    world.sent(consumer);
+    let properties = RawProperties::new(&[0, 0]);
+    let (exchange, routing_key, body) = (&b""[..], &b"d"[..], BodyRef::Small(b""));
+    let publish = Publish { exchange, routing_key, mandatory: false, immediate: false, properties, body };
+    let (broker, recorder) = &mut world.shards[1];
+    assert_eq!(broker.publish(publisher.1, ChannelNumber(1), publish, recorder), Ok(ReadControl::Continue));
+    let rest = BodyRun::new(b"--", 1, 1, 0);
+    assert_eq!(broker.publish_repeats(publisher.1, ChannelNumber(1), &publish, rest, recorder), 2);
+    world.exchange_batches();
+    assert_eq!(world.sent(consumer), "c#1= | c#2= | c#3=");
 }
 
 /// Publishes a hundred messages in turns with this budget, each to so many queues. Returns the work of all turns and of the longest.

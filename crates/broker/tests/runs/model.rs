@@ -2,8 +2,8 @@
 //! count the same.
 
 use super::{PublishedRun, RepeatedPublish, bind_fanout, publish_all};
-use crate::short;
 use crate::world::{BrokerWorld, WorldConnection};
+use crate::{LIMIT, short};
 use proptest::prelude::*;
 use wire::method::{basic, confirm, queue, tx};
 use wire::{ChannelNumber, DeliveryTag, Properties, ShortString, Table, TableRef, Value};
@@ -159,22 +159,29 @@ struct Side {
 
 impl Side {
     fn new(as_runs: bool, work_per_turn: u32) -> Side {
-        let mut world = BrokerWorld::with_work(work_per_turn);
+        Side::with(as_runs, BrokerWorld::with_work(work_per_turn), 0)
+    }
+
+    /// The queues and their consumers are of the first shard, the publisher of another.
+    fn of_two_shards(as_runs: bool) -> Side {
+        Side::with(as_runs, BrokerWorld::new(2, LIMIT), 1)
+    }
+
+    fn with(as_runs: bool, mut world: BrokerWorld, of_publisher: usize) -> Side {
         world.switch_stores_on();
-        let publisher = world.connect(0, 1);
+        let owner = world.connect(0, 1);
+        let publisher = if of_publisher == 0 { owner } else { world.connect(of_publisher, 1) };
         let consumers = std::array::from_fn(|at| world.connect(0, at as u32 + 2));
         for (name, table, durable) in queues() {
             let (passive, exclusive, auto_delete, no_wait) = (false, false, false, true);
             let bytes = table.to_bytes();
             let (queue, arguments) = (short(name), TableRef::new(&bytes));
-            world.command(
-                publisher,
-                queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments },
-            );
+            world
+                .command(owner, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
         }
-        bind_fanout(&mut world, publisher, "abc", &["a", "b", "c"]);
-        bind_fanout(&mut world, publisher, "mixed", &["a", "limited", "levels"]);
-        bind_fanout(&mut world, publisher, "ab-durable", &["a", "b", "durable"]);
+        bind_fanout(&mut world, owner, "abc", &["a", "b", "c"]);
+        bind_fanout(&mut world, owner, "mixed", &["a", "limited", "levels"]);
+        bind_fanout(&mut world, owner, "ab-durable", &["a", "b", "durable"]);
         Side { world, publisher, consumers, as_runs, mode: None, numbers: 0, in_runs: 0 }
     }
 
@@ -214,8 +221,9 @@ impl Side {
             }
             RunStep::Ack { at, back, multiple, requeue } => {
                 let at = self.consumers[at];
-                let in_flight = world.shards[0].0.in_flight(at.1, ChannelNumber(1));
-                let oldest = world.shards[0].0.oldest_unsettled(at.1, ChannelNumber(1)).map(|oldest| oldest.tag);
+                let broker = &world.shards[at.0].0;
+                let in_flight = broker.in_flight(at.1, ChannelNumber(1));
+                let oldest = broker.oldest_unsettled(at.1, ChannelNumber(1)).map(|oldest| oldest.tag);
                 let Some(DeliveryTag(oldest)) = oldest.filter(|_| in_flight > 0) else {
                     return PublishedRun::default();
                 };
@@ -230,10 +238,11 @@ impl Side {
             }
             RunStep::Room { at, deliveries } => world.set_room(self.consumers[at], deliveries),
             RunStep::CloseChannel { at } => {
-                let (broker, recorder) = &mut world.shards[0];
-                broker.close_channel(self.consumers[at].1, ChannelNumber(1), recorder);
+                let at = self.consumers[at];
+                let (broker, recorder) = &mut world.shards[at.0];
+                broker.close_channel(at.1, ChannelNumber(1), recorder);
                 world.exchange_batches();
-                world.shards[0].0.open_channel(self.consumers[at].1, ChannelNumber(1));
+                world.shards[at.0].0.open_channel(at.1, ChannelNumber(1));
             }
             RunStep::SelectConfirms if self.mode != Some(true) => {
                 self.mode = Some(false);
@@ -260,7 +269,7 @@ impl Side {
     /// What clients wait for becomes durable. Publishes wait on until something else is asked for.
     fn make_durable(&mut self, step: &RunStep) {
         if !matches!(step, RunStep::Publish { .. }) {
-            self.world.make_durable(0);
+            (0..self.world.shards.len()).for_each(|shard| self.world.make_durable(shard));
         }
     }
 
@@ -268,6 +277,18 @@ impl Side {
     fn sent(&mut self) -> Vec<String> {
         let all = [self.publisher].into_iter().chain(self.consumers);
         all.map(|at| self.world.sent(at)).collect()
+    }
+
+    /// What consumers have been sent since the last look.
+    fn consumed(&mut self) -> Vec<String> {
+        self.consumers.map(|at| self.world.sent(at)).into()
+    }
+
+    /// What queues have counted, and what the store would restore.
+    fn queues_counted(&self) -> String {
+        let all = self.world.shards[0].0.queues();
+        let stats: Vec<_> = all.map(|queue| (queue.ready.len(), queue.unsettled, queue.stats)).collect();
+        format!("{stats:#?}\n{}", self.world.live(0))
     }
 
     /// Everything that is counted and held.
@@ -315,5 +336,26 @@ proptest! {
         }
         prop_assert_eq!(single.in_runs, 0);
         prop_assert_eq!(runs.counted(), single.counted());
+    }
+
+    #[test]
+    fn consumers_see_the_same_of_runs_from_another_shard(
+        steps in prop::collection::vec(step(), 1..60),
+        first in prop::array::uniform3((prop::sample::select(vec![0_u16, 0, 3, 20]), any::<bool>(), any::<bool>())),
+    ) {
+        let [mut single, mut runs] = [false, true].map(Side::of_two_shards);
+        let consume = first.into_iter().enumerate().map(|(at, (prefetch, global, no_ack))| {
+            RunStep::Consume { at, queue: at, prefetch, global, no_ack, priority: 1 }
+        });
+        for (number, step) in consume.chain(steps).enumerate() {
+            let step = &step;
+            let (expected, published) = (single.carry_out(step), runs.carry_out(step));
+            for side in [&mut single, &mut runs] {
+                side.make_durable(step);
+            }
+            prop_assert_eq!(published, expected, "step {}: {:?}", number, step);
+            prop_assert_eq!(runs.consumed(), single.consumed(), "step {}: {:?}", number, step);
+        }
+        prop_assert_eq!(runs.queues_counted(), single.queues_counted());
     }
 }
