@@ -23,37 +23,37 @@ const LOOKS_MAX: u32 = 1 << 14;
 /// are not two of them, or if they were too busy for a single batch.
 pub(crate) fn core_distance_ns() -> Option<f64> {
     let (one, other) = CpuList::first_two()?;
-    let (ball, start) = (AtomicU32::new(0), Barrier::new(2));
+    let (word, start) = (AtomicU32::new(0), Barrier::new(2));
     let deadline = Deadline::after(TIME_MAX);
     let mut batches_ns = thread::scope(|scope| {
-        let returning = scope.spawn(|| {
+        scope.spawn(|| {
             let pinned = other.pin_self();
             start.wait();
-            pinned.is_ok() && return_balls(&ball, deadline)
+            if pinned.is_ok() {
+                pong(&word, deadline);
+            }
         });
-        let serving = scope.spawn(|| {
+        let pinging = scope.spawn(|| {
             let pinned = one.pin_self();
             start.wait();
-            pinned.map_or_else(|_| Vec::new(), |()| serve(&ball, deadline))
+            pinned.map_or_else(|_| Vec::new(), |()| ping(&word, deadline))
         });
-        let batches = serving.join().unwrap_or_default();
-        let returned = returning.join().unwrap_or(false);
-        if returned || !batches.is_empty() { batches } else { Vec::new() }
+        pinging.join().unwrap_or_default()
     });
     batches_ns.sort_by(f64::total_cmp);
     batches_ns.get(batches_ns.len() / 2).copied()
 }
 
-/// Even numbers are the server's to answer, odd ones the returner's. Returns nanoseconds one way of each batch.
-fn serve(ball: &AtomicU32, deadline: Deadline) -> Vec<f64> {
+/// Writes odd numbers and waits for the even ones behind them. Returns nanoseconds one way of each batch.
+fn ping(word: &AtomicU32, deadline: Deadline) -> Vec<f64> {
     let mut batches = Vec::with_capacity(BATCHES);
-    let mut next = 0;
+    let mut last = 0;
     while batches.len() < BATCHES {
         let start_ns = clock::now_ns();
         for _ in 0..BATCH_ROUND_TRIPS {
-            ball.store(next + 1, Ordering::Release);
-            next += 2;
-            if !await_ball(ball, next, deadline) {
+            word.store(last + 1, Ordering::Release);
+            last += 2;
+            if !await_number(word, last, deadline) {
                 return batches;
             }
         }
@@ -62,23 +62,20 @@ fn serve(ball: &AtomicU32, deadline: Deadline) -> Vec<f64> {
     batches
 }
 
-fn return_balls(ball: &AtomicU32, deadline: Deadline) -> bool {
-    let last = BATCH_ROUND_TRIPS * BATCHES as u32 * 2;
-    let mut next = 1;
-    while next < last {
-        if !await_ball(ball, next, deadline) {
-            return false;
+/// Answers each odd number with the next even one.
+fn pong(word: &AtomicU32, deadline: Deadline) {
+    for number in 0..BATCH_ROUND_TRIPS * BATCHES as u32 {
+        if !await_number(word, 2 * number + 1, deadline) {
+            return;
         }
-        ball.store(next + 1, Ordering::Release);
-        next += 2;
+        word.store(2 * number + 2, Ordering::Release);
     }
-    true
 }
 
-/// Whether the ball comes in time.
-fn await_ball(ball: &AtomicU32, number: u32, deadline: Deadline) -> bool {
+/// Whether the other thread writes a number in time.
+fn await_number(word: &AtomicU32, number: u32, deadline: Deadline) -> bool {
     let mut looks = 0;
-    while ball.load(Ordering::Acquire) != number {
+    while word.load(Ordering::Acquire) != number {
         looks += 1;
         if looks == LOOKS_MAX {
             if deadline.passed() {

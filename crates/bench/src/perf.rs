@@ -154,11 +154,12 @@ impl PerfRun {
 
     fn part(&mut self, part: &str) -> Result<(), String> {
         put(&format!("# {part}\n"))?;
-        let (first, before) = (self.record.rows.len(), core_distance_ns());
+        let first = self.record.rows.len();
+        let before = if CROSSING_PARTS.contains(&part) { core_distance_ns() } else { None };
         self.measure(part)?;
         // What large bodies cost depends on it above all, and on a virtual machine it may change within a part.
-        if CROSSING_PARTS.contains(&part)
-            && let Some((before, after)) = before.zip(core_distance_ns())
+        if let Some(before) = before
+            && let Some(after) = core_distance_ns()
         {
             let detail = format!("processors {before:.0} ns apart before, {after:.0} ns after");
             self.record.rows[first..].iter_mut().for_each(|row| row.add_detail(&detail));

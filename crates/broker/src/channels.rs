@@ -408,7 +408,7 @@ impl Channels {
             if let Some(position) = reported {
                 fx.batch(consumer.home).push_taken(consumer.queue, position);
             }
-            consumer.earn_credit(key, bytes, fx);
+            consumer.earn_credit(key, 1, bytes, fx);
         }
     }
 

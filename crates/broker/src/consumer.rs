@@ -68,12 +68,12 @@ impl Consumer {
         self.no_ack || self.prefetch == 0 || self.unsettled < self.prefetch
     }
 
-    /// A delivery has left: its queue on another shard may send more, and is granted credit by the half window.
+    /// Deliveries of so many bytes in all have left: its queue on another shard may send more, and is granted credit by the half window.
     #[inline]
-    pub fn earn_credit<E: Effects>(&mut self, key: ConsumerKey, bytes: usize, fx: &mut E) {
+    pub fn earn_credit<E: Effects>(&mut self, key: ConsumerKey, messages: u32, bytes: usize, fx: &mut E) {
         self.credit_due_bytes += bytes as i64;
         if self.no_ack || self.prefetch == 0 {
-            self.credit_due_messages += 1;
+            self.credit_due_messages += messages;
         }
         if self.credit_due_messages >= self.window.div_ceil(2) || self.credit_due_bytes >= REMOTE_WINDOW_BYTES / 2 {
             self.send_credit(key, fx);
@@ -156,17 +156,17 @@ mod tests {
     fn credit_is_granted_by_the_half_window() {
         let (mut fx, key) = (RecordedEffects::default(), ConsumerKey::default());
         let mut unlimited = consumer(true);
-        (0..3).for_each(|_| unlimited.earn_credit(key, 10, &mut fx));
+        (0..3).for_each(|_| unlimited.earn_credit(key, 1, 10, &mut fx));
         assert_eq!(granted(&mut fx), []);
-        unlimited.earn_credit(key, 10, &mut fx);
+        unlimited.earn_credit(key, 1, 10, &mut fx);
         assert_eq!(granted(&mut fx), [(4, 40)], "half of seven messages, and all their bytes");
         let mut limited = consumer(false);
         let half = REMOTE_WINDOW_BYTES / 2;
-        (0..100).for_each(|_| limited.earn_credit(key, 10, &mut fx));
+        (0..100).for_each(|_| limited.earn_credit(key, 1, 10, &mut fx));
         assert_eq!(granted(&mut fx), [], "its messages are granted as they are settled");
-        limited.earn_credit(key, half as usize - 1_001, &mut fx);
+        limited.earn_credit(key, 1, half as usize - 1_001, &mut fx);
         assert_eq!(granted(&mut fx), []);
-        limited.earn_credit(key, 1, &mut fx);
+        limited.earn_credit(key, 1, 1, &mut fx);
         assert_eq!(granted(&mut fx), [(0, half)]);
     }
 }

@@ -70,7 +70,7 @@ impl FlowControl {
     }
 
     /// Whether what has expired in a queue without consumers is to stay for a moment: the consumers of the last dead letters are
-    /// slower than these come. Asked again, it need not.
+    /// slower than these come. Says so once for each time that they were found to be.
     #[inline]
     pub fn holds_expired(&mut self, queue: &Queue, now_us: u64) -> bool {
         self.slow_dead_letter_queue.is_some()

@@ -90,7 +90,7 @@ impl Channels {
         self.deliver_run(key, first, content, bodies, (&mut kept, true), fx);
         self.run_outputs.kept = kept;
         if let Some(consumer) = self.consumers.get_mut(key) {
-            (0..most).for_each(|_| consumer.earn_credit(key, content.bytes(), fx));
+            consumer.earn_credit(key, most as u32, most * content.bytes(), fx);
         }
         most
     }

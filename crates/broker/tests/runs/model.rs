@@ -146,6 +146,19 @@ fn step() -> impl Strategy<Value = RunStep> {
     ]
 }
 
+/// Each of the first queues has a consumer to begin with, so that there are runs: its prefetch count, whether that is global, and
+/// whether it acknowledges nothing.
+fn first_consumers(all: [(u16, bool, bool); 3]) -> impl Iterator<Item = RunStep> {
+    all.into_iter().enumerate().map(|(at, (prefetch, global, no_ack))| RunStep::Consume {
+        at,
+        queue: at,
+        prefetch,
+        global,
+        no_ack,
+        priority: 1,
+    })
+}
+
 /// A broker, and those who use it.
 struct Side {
     world: BrokerWorld,
@@ -317,15 +330,11 @@ proptest! {
     #[test]
     fn clients_see_and_brokers_count_the_same_with_runs_and_without(
         steps in prop::collection::vec(step(), 1..60),
-        // Each of the first queues has a consumer to begin with, so that there are runs.
         first in prop::array::uniform3((prop::sample::select(vec![0_u16, 0, 3, 20]), any::<bool>(), any::<bool>())),
         work_per_turn in prop::sample::select(vec![30_u32, 100, 1_000, 32_768]),
     ) {
         let [mut single, mut runs] = [false, true].map(|as_runs| Side::new(as_runs, work_per_turn));
-        let consume = first.into_iter().enumerate().map(|(at, (prefetch, global, no_ack))| {
-            RunStep::Consume { at, queue: at, prefetch, global, no_ack, priority: 1 }
-        });
-        for (number, step) in consume.chain(steps).enumerate() {
+        for (number, step) in first_consumers(first).chain(steps).enumerate() {
             let step = &step;
             let (expected, published) = (single.carry_out(step), runs.carry_out(step));
             for side in [&mut single, &mut runs] {
@@ -344,10 +353,7 @@ proptest! {
         first in prop::array::uniform3((prop::sample::select(vec![0_u16, 0, 3, 20]), any::<bool>(), any::<bool>())),
     ) {
         let [mut single, mut runs] = [false, true].map(Side::of_two_shards);
-        let consume = first.into_iter().enumerate().map(|(at, (prefetch, global, no_ack))| {
-            RunStep::Consume { at, queue: at, prefetch, global, no_ack, priority: 1 }
-        });
-        for (number, step) in consume.chain(steps).enumerate() {
+        for (number, step) in first_consumers(first).chain(steps).enumerate() {
             let step = &step;
             let (expected, published) = (single.carry_out(step), runs.carry_out(step));
             for side in [&mut single, &mut runs] {
