@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const LINKS_MAX: usize = 1024;
 /// Routes of one link: each has a channel of its own.
 pub const ROUTES_MAX: usize = 255;
+/// Queues of removed routes that a link deletes when it connects again.
+pub const LEFT_QUEUES_MAX: usize = 1024;
 /// Default of a route's credit (`--credit`), in messages. RabbitMQ's plugin has the same.
 pub const CREDIT_DEFAULT: u16 = 1000;
 /// Under load, this many acknowledgements cover a route's credit ...

@@ -3,10 +3,11 @@
 //! Enters: events of the connection; routes.  Leaves: methods, and decisions for the owner (`LinkDecision`).
 //! Owns:   the order of the handshake, and which answer belongs to which route.
 
+use crate::left_queues::{GivenUpQueue, LeftQueues};
 use crate::message_refusal::{refuses_message, suspects_messages};
-use crate::remote_setup::{LinkParties, RemoteSetup, SetupStep};
+use crate::remote_setup::{LinkParties, RemoteSetup, SetupStep, lasting_queue};
 use crate::route_table::{RouteId, RouteTable};
-use crate::{BrokerIdentity, LinkState};
+use crate::{BrokerIdentity, LinkState, RouteSpec};
 use catalog::ExchangeDefinition;
 use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::Pool;
@@ -66,6 +67,8 @@ pub enum LinkDecision {
     RouteClosed { route: RouteId, channel: ChannelNumber, text: Box<str>, refuses_message: bool },
     /// The other broker deleted the queue of a route: close the route's channel at both ends.
     RouteCancelled { route: RouteId, channel: ChannelNumber },
+    /// Call [`LinkSession::delete_left_queues`].
+    DeleteLeftQueues,
     /// Close the link's connection.
     End(SessionEnd),
 }
@@ -86,6 +89,7 @@ pub struct LinkSession {
     stage: SessionStage,
     peer: Option<BrokerIdentity>,
     pub routes: RouteTable,
+    left_queues: LeftQueues,
     /// The source does not know the exchange type `x-federation-upstream`: a fanout exchange replaces it.
     fanout_only: bool,
     blocked: Option<Box<str>>,
@@ -112,6 +116,7 @@ impl LinkSession {
             stage: SessionStage::Greeting,
             peer: None,
             routes: RouteTable::new(output_bytes_max),
+            left_queues: LeftQueues::default(),
             fanout_only: false,
             blocked: None,
             decisions: VecDeque::new(),
@@ -132,6 +137,7 @@ impl LinkSession {
         self.blocked = None;
         self.decisions.clear();
         self.routes.disconnect();
+        self.left_queues.disconnect();
     }
 
     /// The other broker, once it has identified itself.
@@ -237,22 +243,63 @@ impl LinkSession {
         }
     }
 
-    /// Removes a route, and what it has declared at the other broker. Returns its channel, if it had one.
+    /// Adds a route; see [`RouteTable::add`].
+    pub fn add_route(&mut self, spec: RouteSpec, delayed: bool) -> RouteId {
+        if let Some(queue) = lasting_queue(&spec, &self.own) {
+            self.left_queues.keep(&queue);
+        }
+        self.routes.add(spec, delayed)
+    }
+
+    /// Removes a route, and what it has declared at the other broker. Returns its channel, if it had one. Without a connection, or
+    /// a channel of the route's, its queue is deleted later: see [`has_left_queues`](Self::has_left_queues).
     pub fn remove_route(
         &mut self,
         route: RouteId,
         connection: Option<(&mut Inbound, &mut Outbound, &Pool)>,
     ) -> Option<ChannelNumber> {
         let mut setup = self.routes.remove(route)?;
-        let channel = setup.channel;
-        if channel == ChannelNumber::CONNECTION {
-            return None;
+        let has_channel = setup.channel > ChannelNumber::CONNECTION;
+        let is_torn_down = connection.is_some() && has_channel && setup.has_open_channel();
+        if let Some(queue) = lasting_queue(&setup.spec, &self.own).filter(|_| !is_torn_down) {
+            self.left_queues.add(queue);
         }
         if let Some((inbound, out, pool)) = connection {
-            setup.tear_down(out, pool);
-            inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
+            if has_channel {
+                setup.tear_down(out, pool);
+                inbound.close_channel(setup.channel, ReplyCode::Success.number(), "Goodbye", out, pool);
+            }
+            self.clean_up(inbound, out, pool);
         }
-        Some(channel)
+        has_channel.then_some(setup.channel)
+    }
+
+    /// Whether queues of removed routes may be left at the other broker, where they collect messages for nobody: connect, and call
+    /// [`clean_up`](Self::clean_up), or [give them up](Self::give_up_left_queues).
+    pub fn has_left_queues(&self) -> bool {
+        !self.left_queues.is_empty()
+    }
+
+    /// Begins to delete the queues that are left, if the connection is open.
+    pub fn clean_up(&mut self, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
+        if self.is_open() {
+            self.left_queues.open_channel(inbound, out, pool);
+        }
+    }
+
+    /// Deletes the queues that are left.
+    pub fn delete_left_queues(&mut self, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
+        self.left_queues.delete(inbound, out, pool);
+    }
+
+    /// The queues that are left stay at the other broker.
+    pub fn give_up_left_queues(&mut self, why: &str) {
+        self.left_queues.give_up(why);
+    }
+
+    /// Queues that stay at the other broker, for the operator to know.
+    pub fn take_given_up_queues(&mut self) -> Vec<GivenUpQueue> {
+        self.left_queues.take_given_up()
     }
 
     /// The next thing to carry out.
@@ -368,6 +415,9 @@ impl LinkSession {
     }
 
     fn on_channel_opened(&mut self, channel: ChannelNumber, out: &mut Outbound, pool: &Pool) {
+        if self.left_queues.is_on(channel) {
+            return self.decisions.push_back(LinkDecision::DeleteLeftQueues);
+        }
         let Some(route) = self.routes.on_channel(channel) else { return };
         if let Some(setup) = self.routes.get_mut(route)
             && setup.step == SetupStep::OpenChannel
@@ -388,6 +438,9 @@ impl LinkSession {
     }
 
     fn on_channel_closed(&mut self, channel: ChannelNumber, code: u16, text: &str, method: (u16, u16)) {
+        if self.left_queues.is_on(channel) {
+            return self.left_queues.give_up(text);
+        }
         let Some(route) = self.routes.on_channel(channel) else { return };
         self.routes.release_channel(channel);
         let Some(setup) = self.routes.get_mut(route) else { return };

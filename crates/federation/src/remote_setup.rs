@@ -525,13 +525,14 @@ impl RemoteSetup {
         }
     }
 
+    /// Whether methods of the route's own may be sent on its channel.
+    pub fn has_open_channel(&self) -> bool {
+        !matches!(self.step, SetupStep::NotStarted | SetupStep::OpenChannel | SetupStep::Closing)
+    }
+
     /// The route is removed: deletes what it has declared.
     pub fn tear_down(&mut self, out: &mut Outbound, pool: &Pool) {
-        let is_set_up = !matches!(self.step, SetupStep::NotStarted | SetupStep::OpenChannel | SetupStep::Closing);
-        if is_set_up
-            && self.spec.direction == RouteDirection::Pull
-            && !matches!(self.spec.kind, RouteKind::Queue { .. })
-        {
+        if self.has_open_channel() && has_own_queue(&self.spec) {
             let InternalExchange { suffix, old_suffix, .. } = self.internal;
             for suffix in [Some(suffix), old_suffix].into_iter().flatten().filter(|suffix| *suffix != 0) {
                 let name = self.internal.name_with(suffix);
@@ -557,6 +558,16 @@ const NAME_BYTES_MAX: usize = 255 - 2;
 /// FNV-1a of 64 bits (RFC 9923): the same in every version of this program.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// Whether a route declares a queue for itself at the source.
+fn has_own_queue(spec: &RouteSpec) -> bool {
+    spec.direction == RouteDirection::Pull && !matches!(spec.kind, RouteKind::Queue { .. })
+}
+
+/// The queue of a route that outlives its connection.
+pub(crate) fn lasting_queue(spec: &RouteSpec, downstream: &BrokerIdentity) -> Option<Box<[u8]>> {
+    (has_own_queue(spec) && spec.ack == AckMode::Confirm).then(|| queue_name(spec, downstream))
+}
 
 /// The name of a route's queue: what it collects, and for which broker.
 pub(crate) fn queue_name(spec: &RouteSpec, downstream: &BrokerIdentity) -> Box<[u8]> {

@@ -91,7 +91,12 @@ impl FederationLink {
 
     /// Whether nothing is left of a link that was removed.
     pub fn is_finished(&self) -> bool {
-        self.is_removed && !self.is_closing && !matches!(self.phase, LinkPhase::Connected { .. })
+        let has_duties = match self.phase {
+            LinkPhase::Idle => false,
+            LinkPhase::Waiting { .. } | LinkPhase::Dialing { .. } => self.session.has_left_queues(),
+            LinkPhase::Connected { .. } => true,
+        };
+        self.is_removed && !self.is_closing && !has_duties
     }
 
     /// The next timer of the link.
@@ -150,6 +155,10 @@ impl FederationLink {
                 connection.federation_link = None;
             }
         }
+        if self.session.routes.is_empty() && !at_once {
+            self.session.give_up_left_queues(why.as_deref().unwrap_or("the link is not connected"));
+            self.report_given_up_queues();
+        }
         self.record.disconnected(why);
         self.session.disconnect();
         self.bootstrap = None;
@@ -179,10 +188,38 @@ impl FederationLink {
         }
     }
 
-    /// Closes a connection without routes.
+    /// Whether it has nothing to do at the other broker.
+    pub fn is_unused(&self) -> bool {
+        self.session.routes.is_empty() && !self.session.has_left_queues()
+    }
+
+    /// Closes a connection that has nothing to do.
     pub fn close_if_unused(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
-        if self.session.is_open() && self.session.routes.is_empty() {
+        if self.session.is_open() && self.is_unused() {
             self.close(slot, "it has no routes", false, cx);
+        }
+    }
+
+    /// Begins to delete what removed routes have left at the other broker.
+    pub fn clean_up(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
+        if let Some(connection) = cx.connections.get_mut(slot)
+            && let Some((out, pool)) = cx.effects.writer(slot)
+        {
+            self.session.clean_up(&mut connection.inbound, out, pool);
+        }
+    }
+
+    /// Tells the operator which queues stay at the other broker.
+    pub fn report_given_up_queues(&mut self) {
+        for queue in self.session.take_given_up_queues() {
+            let (name, why) = (&*String::from_utf8_lossy(&queue.name), &*queue.why);
+            let link = &*self.spec.key.peer;
+            tracing::warn!(
+                link,
+                queue = name,
+                why,
+                "the queue of a removed federation route stays at the other broker"
+            );
         }
     }
 
@@ -264,6 +301,10 @@ impl FederationLink {
                     self.fail_route(route, &text, cx);
                 }
             }
+            LinkDecision::DeleteLeftQueues => {
+                self.session.delete_left_queues(inbound, out, pool);
+                self.close_if_unused(slot, cx);
+            }
             LinkDecision::RouteCancelled { route, channel } => {
                 let text = "the queue of the route was deleted at the source";
                 self.session.close_channel(route, text, inbound, out, pool);
@@ -312,7 +353,7 @@ impl FederationLink {
         if self.session.routes.find(&spec).is_some() {
             return None;
         }
-        let route = self.session.routes.add(spec, delayed);
+        let route = self.session.add_route(spec, delayed);
         if delayed {
             self.timers.delay_routes(now);
         }
@@ -413,6 +454,7 @@ impl FederationLink {
         } else {
             self.session.remove_route(route, None);
         }
+        self.report_given_up_queues();
         self.routes.reset(route);
         if let (Some(slot), Some(channel)) = (slot, channel) {
             self.close_local_channel(slot, channel, cx);
@@ -426,9 +468,13 @@ impl FederationLink {
                 self.update_holds(cx);
                 self.close_if_unused(slot, cx);
             }
-            (None, LinkPhase::Dialing { .. }) => {}
-            (None, _) if self.session.routes.is_empty() => self.phase = LinkPhase::Idle,
-            (None, _) => {}
+            (None, LinkPhase::Dialing { .. } | LinkPhase::Connected { .. } | LinkPhase::Idle) => {}
+            (None, LinkPhase::Waiting { .. }) if self.is_unused() => self.phase = LinkPhase::Idle,
+            // One try, for what the route has left there.
+            (None, LinkPhase::Waiting { refused, .. }) if self.session.routes.is_empty() => {
+                self.phase = LinkPhase::Waiting { until: cx.now, refused };
+            }
+            (None, LinkPhase::Waiting { .. }) => {}
         }
     }
 

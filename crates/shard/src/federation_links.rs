@@ -226,7 +226,7 @@ impl FederationLinks {
                 continue;
             }
             match link.phase {
-                LinkPhase::Waiting { .. } if cx.draining || link.session.routes.is_empty() => {
+                LinkPhase::Waiting { .. } if cx.draining || link.is_unused() => {
                     link.phase = LinkPhase::Idle;
                 }
                 LinkPhase::Waiting { refused, .. } if predecessor_closes => {
@@ -306,6 +306,7 @@ impl FederationLinks {
             }
         }
         if let Some(link) = self.table.get_mut(id) {
+            link.report_given_up_queues();
             link.update_holds(cx);
         }
         self.finish(id, cx);
@@ -320,6 +321,7 @@ impl FederationLinks {
         self.begin_routes(id, &routes, slot, cx);
         // The last route may have been removed in the meantime.
         if let Some(link) = self.table.get_mut(id) {
+            link.clean_up(slot, cx);
             link.close_if_unused(slot, cx);
         }
     }

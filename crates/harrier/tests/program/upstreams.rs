@@ -157,6 +157,38 @@ fn a_policy_federates_exchanges_until_it_goes_and_over_restarts_of_either_broker
 }
 
 #[test]
+fn a_link_that_is_down_when_its_policy_goes_deletes_its_queue_or_tells_which_one_stays() {
+    let folder = TempFolder::new("upstream-left");
+    let (mut there, mut here) = (ApiHost::new(&folder, "upstream"), ApiHost::new(&folder, "downstream"));
+    let (upstream, downstream) = (there.start(), here.start());
+    // Nobody waits for the next connection of such a link.
+    let value = json!({"uri": there.url(), "reconnect-delay": 3600});
+    downstream.done("PUT", "/api/parameters/federation-upstream/%2F/up", &json!({"value": value}));
+    let policy =
+        json!({"pattern": "^amq.topic$", "apply-to": "exchanges", "definition": {"federation-upstream-set": "all"}});
+    let federate = || {
+        downstream.done("PUT", "/api/policies/%2F/federate", &policy);
+        downstream.wait_for("/api/federation-links", "a link that runs", |all| all[0]["status"] == "running");
+    };
+    let await_loss = || downstream.wait_for("/api/federation-links", "an error", |all| all[0]["status"] == "error");
+    let queue = "/api/queues/%2F/federation:%20amq.topic%20-%3E%20downstream";
+    federate();
+    upstream.stop();
+    await_loss();
+    let upstream = there.start();
+    assert!(upstream.has(queue), "it waits for the link");
+    downstream.done("DELETE", "/api/policies/%2F/federate", &Value::Null);
+    super::wait_until("the upstream's queue is gone", || !upstream.has(queue), || queue.to_owned());
+    federate();
+    upstream.stop();
+    await_loss();
+    downstream.done("DELETE", "/api/policies/%2F/federate", &Value::Null);
+    let told = downstream.process.await_line("stays at the other broker");
+    assert!(told.contains("\"queue\":\"federation: amq.topic -> downstream\""), "{told}");
+    assert!(there.start().has(queue), "as was told");
+}
+
+#[test]
 fn sets_give_upstreams_other_terms_and_a_link_goes_with_its_upstream_or_its_exchange() {
     let folder = TempFolder::new("upstream-sets");
     let (mut there, mut here) = (ApiHost::new(&folder, "there"), ApiHost::new(&folder, "here"));
