@@ -19,6 +19,7 @@ from brokers import RabbitMQ
 from report import Report, Skip, equal
 
 import joined
+import moved
 
 DOWNSTREAM = "harrier-test-downstream"
 
@@ -203,7 +204,7 @@ def main():
     run_all(report, EXPECTATIONS, lambda: RabbitMQ(DOWNSTREAM, {"federated": URL}), Scene)
     # What Harrier does as a downstream is tried where it is the broker under test.
     if BROKER == "harrier":
-        run_all(report, joined.EXPECTATIONS, joined.Joined, joined.Scene)
+        run_all(report, joined.EXPECTATIONS | moved.EXPECTATIONS, joined.Joined, joined.Scene)
     report.exit()
 
 
