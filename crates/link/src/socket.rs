@@ -41,10 +41,18 @@ macro_rules! stream {
                 ($discard_unsent_on_close)(self);
             }
             fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-                (&mut &*self).read_vectored(parts)
+                match parts {
+                    // `recv`, which is cheaper than a vector of one.
+                    [part] => (&mut &*self).read(part),
+                    parts => (&mut &*self).read_vectored(parts),
+                }
             }
             fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-                (&mut &*self).write_vectored(parts)
+                match parts {
+                    // `send`, likewise.
+                    [part] => (&mut &*self).write(part),
+                    parts => (&mut &*self).write_vectored(parts),
+                }
             }
         }
     };
@@ -143,9 +151,15 @@ impl<S: Stream> Link for SocketLink<S> {
             return Err(LinkError::Closed);
         }
         while !from.is_empty() {
-            let mut parts = [IoSlice::new(&[]); GATHER_PARTS_MAX];
-            let count = from.io_slices(&mut parts);
-            match self.write_parts(&parts[..count])? {
+            let taken = match from.only_part() {
+                Some(part) => self.write(part),
+                None => {
+                    let mut parts = [IoSlice::new(&[]); GATHER_PARTS_MAX];
+                    let count = from.io_slices(&mut parts);
+                    self.write_parts(&parts[..count])
+                }
+            };
+            match taken? {
                 Some(bytes) => from.consume(bytes),
                 None => return Ok(SendOutcome::Blocked),
             }

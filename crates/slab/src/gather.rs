@@ -170,6 +170,13 @@ impl Gather {
         earlier.chain(Some(open)).filter(|part| !part.is_empty())
     }
 
+    /// All bytes, if they lie behind one another in one place.
+    pub fn only_part(&self) -> Option<&[u8]> {
+        let mut parts = self.parts();
+        let first = parts.next()?;
+        parts.next().is_none().then_some(first)
+    }
+
     /// Fills `out` with the first parts, for a gathering write. Returns their number.
     pub fn io_slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;

@@ -108,6 +108,9 @@ proptest! {
             prop_assert!(window[..count].iter().all(|part| !part.is_empty()));
             prop_assert_eq!(&prefix[..], &model[..prefix.len()]);
             prop_assert!(count == 3 || prefix.len() == model.len());
+            let only = gather.only_part();
+            prop_assert_eq!(only.is_some(), count == 1);
+            prop_assert!(only.is_none_or(|only| *only == model[..]));
         }
         prop_assert_eq!(all(&gather), model);
         drop(gather);

@@ -20,7 +20,7 @@ const CALLS_A_THOUSAND_MAX: f64 = 20.0;
 const MESSAGES_A_SECOND: f64 = 100_000.0;
 /// Names of a broker's system calls; the numbers are those of x86-64.
 #[cfg(target_arch = "x86_64")]
-const NAMES: [(u64, &str); 13] = [
+const NAMES: [(u64, &str); 15] = [
     (0, "read"),
     (1, "write"),
     (7, "poll"),
@@ -30,6 +30,8 @@ const NAMES: [(u64, &str); 13] = [
     (20, "writev"),
     (24, "sched_yield"),
     (28, "madvise"),
+    (44, "sendto"),
+    (45, "recvfrom"),
     (46, "sendmsg"),
     (202, "futex"),
     (232, "epoll_wait"),
