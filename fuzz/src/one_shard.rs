@@ -96,6 +96,9 @@ impl Effects for Noted {
     fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: Message) -> AppendResult {
         AppendResult::Durable
     }
+    fn append_run(&mut self, _queue: QueueUid, _first: QueuePosition, _messages: &[Message]) -> AppendResult {
+        AppendResult::Durable
+    }
     fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
     fn mark_delivered(&mut self, _: QueueUid, _: QueuePosition, _: u32) {}
     fn mark_returned(&mut self, _: QueueUid, _: QueuePosition, _times: u32) {}

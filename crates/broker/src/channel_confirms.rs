@@ -1,6 +1,7 @@
 //! Publisher confirms of one channel.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 /// Publishes that were appended within one tick: a group of the store has all of them, mostly, so that none waits for another.
 struct StoredRun {
@@ -51,18 +52,19 @@ impl ChannelConfirms {
         self.pending.is_empty() && self.first_stored().is_none()
     }
 
-    /// A publish, the last or one whose forwarding goes on, waits for a ticket of the store. Those that wait for tickets behind
-    /// `sealed` are one run. Returns whether it begins one.
+    /// Publishes, the last ones or one whose forwarding goes on, wait for tickets of the store; `number` is the first. Those that
+    /// wait for tickets behind `sealed` are one run. Returns whether they begin one.
     #[inline]
-    pub fn await_ticket(&mut self, number: u64, ticket: u64, sealed: u64) -> bool {
+    pub fn await_tickets(&mut self, number: u64, tickets: RangeInclusive<u64>, sealed: u64) -> bool {
         let StoredRuns(stored) = &mut **self.stored.get_or_insert_default();
+        let (first_ticket, last_ticket) = tickets.into_inner();
         if let Some(run) = stored.back_mut()
-            && (run.last_ticket > sealed || run.last_ticket >= ticket)
+            && (run.last_ticket > sealed || run.last_ticket >= first_ticket)
         {
-            run.last_ticket = run.last_ticket.max(ticket);
+            run.last_ticket = run.last_ticket.max(last_ticket);
             return false;
         }
-        stored.push_back(StoredRun { first: number, first_ticket: ticket, last_ticket: ticket });
+        stored.push_back(StoredRun { first: number, first_ticket, last_ticket });
         true
     }
 
@@ -109,10 +111,12 @@ mod tests {
     #[test]
     fn publishes_of_a_tick_are_one_run_and_safe_together() {
         let mut confirms = ChannelConfirms { published: 7, ..ChannelConfirms::default() };
-        let first = [(2, 10), (3, 12), (5, 13)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 9));
+        let first = [(2, 10..=11), (3, 12..=12), (5, 13..=13)]
+            .map(|(number, tickets)| confirms.await_tickets(number, tickets, 9));
         assert_eq!(first, [true, false, false]);
         // The next tick.
-        let first = [(5, 13), (5, 14), (6, 15)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 13));
+        let first = [(5, 13..=13), (5, 14..=14), (6, 15..=15)]
+            .map(|(number, tickets)| confirms.await_tickets(number, tickets, 13));
         assert_eq!(first, [false, true, false]);
         assert_eq!(
             (confirms.last_safe(), confirms.stored.as_ref().map_or(0, |runs| runs.0.len()), confirms.is_idle()),

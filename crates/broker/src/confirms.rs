@@ -129,10 +129,24 @@ impl PublisherConfirms {
         confirms: &mut ChannelConfirms,
         fx: &mut E,
     ) {
-        if confirms.await_ticket(publish.number, ticket, self.sealed_ticket) {
-            self.awaiting_store.push_back((ticket, publish.channel));
+        self.await_store_run(ticket, 1, publish, confirms, fx);
+    }
+
+    /// So many publishes of a channel from this one on wait for as many tickets, which follow one another.
+    #[inline]
+    pub fn await_store_run<E: Effects>(
+        &mut self,
+        ticket: u64,
+        count: u64,
+        first: PublishKey,
+        confirms: &mut ChannelConfirms,
+        fx: &mut E,
+    ) {
+        let last = ticket + count.saturating_sub(1);
+        if confirms.await_tickets(first.number, ticket..=last, self.sealed_ticket) {
+            self.awaiting_store.push_back((ticket, first.channel));
         }
-        self.note_ticket(ticket, fx);
+        self.note_ticket(last, fx);
     }
 
     /// A run of publishes of a channel is durable in part: it waits for this ticket next.

@@ -144,10 +144,10 @@ impl DataPlane {
     ) -> usize {
         let taken = self.dispatcher.deliver_run(queues.iter().copied(), content, bodies, fx);
         if let Some(shard) = answered {
-            let appends = &self.dispatcher.run_lists.appends;
+            let append = self.dispatcher.run_lists.append;
             for at in 0..taken {
-                let result = match appends.get(at) {
-                    Some(&AppendResult::Pending(ticket)) => RemoteResult::Pending(ticket),
+                let result = match append.map(|first| first.of_next(at as u64)) {
+                    Some(AppendResult::Pending(ticket)) => RemoteResult::Pending(ticket),
                     Some(AppendResult::Durable) | None => RemoteResult::Accepted,
                 };
                 self.confirms.answer_shard(shard, result, fx);

@@ -64,6 +64,17 @@ pub enum AppendResult {
     Pending(u64),
 }
 
+impl AppendResult {
+    /// That of a message of a run, so many behind the first, whose result this is.
+    #[inline]
+    pub fn of_next(self, at: u64) -> AppendResult {
+        match self {
+            AppendResult::Durable => AppendResult::Durable,
+            AppendResult::Pending(ticket) => AppendResult::Pending(ticket + at),
+        }
+    }
+}
+
 /// What a broker core needs of its shard.
 pub trait Effects {
     /// Message memory of this shard.
@@ -112,6 +123,9 @@ pub trait Effects {
     fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError>;
     /// A durable queue accepted a persistent message.
     fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult;
+    /// A durable queue accepted persistent messages that differ in their bodies alone, at positions that follow one another. Their
+    /// tickets follow one another as well: returns when the first is safe.
+    fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult;
     /// A durable queue is done with messages whose positions follow one another. Not all of them need have been appended.
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32);
     /// Messages of a durable queue whose positions follow one another were handed out and must be acknowledged: after a restart

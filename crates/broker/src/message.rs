@@ -63,7 +63,14 @@ impl<'a> Content<'a> {
     /// Keeps those that differ from it in their bodies alone.
     #[inline]
     pub fn keep_all(&self, bodies: BodyRun<'_>, kept: &mut Vec<Message>, pool: &Pool) {
-        kept.extend(bodies.iter().map(|body| Content { body: BodyRef::Small(body), ..*self }.keep(pool)));
+        let of = |body| Content { body: BodyRef::Small(body), ..*self };
+        let first = of(bodies.first()).keep(pool);
+        kept.push(first.clone());
+        let others = bodies.iter().skip(1);
+        match self.bcc.is_empty() {
+            true => kept.extend(others.map(|body| first.with_body(body, pool))),
+            false => kept.extend(others.map(|body| of(body).keep(pool))),
+        }
     }
 
     /// Whether it is to survive a restart, in a queue that does.
@@ -140,6 +147,14 @@ struct MessageHead {
     has_bcc: bool,
 }
 
+impl MessageHead {
+    /// Bytes of names and properties, which stand before the body.
+    #[inline]
+    fn body_at(&self) -> usize {
+        usize::from(self.exchange_bytes) + usize::from(self.routing_key_bytes) + self.properties_bytes as usize
+    }
+}
+
 /// A kept message: a counted reference of eight bytes. Cloning it copies no bytes.
 #[derive(Clone)]
 pub struct Message(HeaderWithTail<MessageHead>);
@@ -166,16 +181,33 @@ impl Message {
         self.0.tail().len() + self.0.header().large.as_ref().map_or(0, |slice| slice.len())
     }
 
+    /// The body, unless it is shared or keys of `BCC` follow it.
+    #[inline]
+    pub fn inline_body(&self) -> Option<&[u8]> {
+        let head = self.0.header();
+        let inline = self.0.tail().get(head.body_at()..)?;
+        (head.large.is_none() && !head.has_bcc).then_some(inline)
+    }
+
+    /// A message with another body, which is copied, and without keys of `BCC`.
+    #[inline]
+    fn with_body(&self, body: &[u8], pool: &Pool) -> Message {
+        let head = MessageHead { large: None, has_bcc: false, ..*self.0.header() };
+        let before = &self.0.tail()[..head.body_at()];
+        Message(pool.header_with_tail(head, before.len() + body.len(), |tail| {
+            let (names, inline) = tail.split_at_mut(before.len());
+            names.copy_from_slice(before);
+            inline.copy_from_slice(body);
+        }))
+    }
+
     #[inline]
     pub fn body_bytes(&self) -> usize {
         let head = self.0.header();
         match &head.large {
             Some(slice) => slice.len(),
             None if head.has_bcc => self.content().body.len(),
-            None => {
-                let names = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
-                self.0.tail().len() - names - head.properties_bytes as usize
-            }
+            None => self.0.tail().len() - head.body_at(),
         }
     }
 
@@ -208,5 +240,36 @@ impl Message {
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Message({} bytes)", self.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slab::PoolOptions;
+
+    #[test]
+    fn messages_that_are_kept_together_are_those_that_are_kept_alone() {
+        let pool = Pool::new(PoolOptions::default());
+        let names = Content { exchange: b"orders", routing_key: b"key", arrived_us: 7, ..Content::EMPTY };
+        let bcc = crate::bcc::pack([&b"other"[..]].into_iter());
+        for content in [names, Content::EMPTY, Content { bcc: &bcc, ..names }] {
+            for bodies in [&b"[ab][cd][ef]"[..], b"[ab]"] {
+                let bodies = BodyRun::new(bodies, 4, 1, 2);
+                let mut kept = vec![content.keep(&pool)];
+                content.keep_all(bodies, &mut kept, &pool);
+                assert_eq!(kept.len(), 1 + bodies.len());
+                for (message, body) in kept[1..].iter().zip(bodies.iter()) {
+                    let alone = Content { body: BodyRef::Small(body), ..content }.keep(&pool);
+                    let parts = |message: &Message| {
+                        let Content { exchange, routing_key, properties, body, bcc, arrived_us } = message.content();
+                        let BodyRef::Small(body) = body else { panic!("a shared body") };
+                        format!("{:?}", (exchange, routing_key, properties, body, bcc, arrived_us))
+                    };
+                    assert_eq!((parts(message), message.bytes()), (parts(&alone), alone.bytes()));
+                    assert_eq!(message.inline_body(), content.bcc.is_empty().then_some(body));
+                }
+            }
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Publishing<'_> {
         self.data.published += messages;
         self.data.body_sizes.record_alike(bodies.body_bytes(), messages);
         let dispatcher = &mut self.data.dispatcher;
-        let appends = &dispatcher.run_lists.appends;
+        let append = dispatcher.run_lists.append;
         let Some((channel, counts)) = dispatcher.channels.get_with_counts(key) else { return delivered };
         channel.stats.publish += messages;
         channel.note_change(key, &mut counts.changes);
@@ -99,12 +99,8 @@ impl Publishing<'_> {
                     self.data.confirms.await_shard(shard, publish(number));
                     channel.confirms.pending.push_back((number, 1));
                 }
-            } else {
-                for (number, append) in (first..).zip(appends) {
-                    if let AppendResult::Pending(ticket) = *append {
-                        self.data.confirms.await_store(ticket, publish(number), &mut channel.confirms, fx);
-                    }
-                }
+            } else if let Some(AppendResult::Pending(ticket)) = append {
+                self.data.confirms.await_store_run(ticket, messages, publish(first), &mut channel.confirms, fx);
             }
         }
         if let Some(cache) = &mut channel.route_cache {

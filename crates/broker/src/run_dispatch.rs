@@ -5,7 +5,7 @@
 
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
-use crate::ids::{ConsumerRef, QueuePosition};
+use crate::ids::ConsumerRef;
 use crate::limits::{INLINE_BODY_BYTES_MAX, SHARED_BODY_BYTES_MIN};
 use crate::message::Content;
 use crate::run_lists::RunLists;
@@ -15,7 +15,7 @@ use wire::BodyRun;
 impl Dispatcher {
     /// Delivers messages that are alike to the only consumer of each of their queues, which are of this shard. Returns how many: those
     /// behind them are to be looked at one by one. None are delivered where a message would do anything else than pass through its
-    /// queue. What the store has of them is in `run_lists.appends`.
+    /// queue. What the store says of them is in `run_lists.append`.
     pub fn deliver_run<E: Effects>(
         &mut self,
         queues: impl ExactSizeIterator<Item = QueueId> + Clone,
@@ -24,7 +24,7 @@ impl Dispatcher {
         fx: &mut E,
     ) -> usize {
         let mut lists = std::mem::take(&mut self.run_lists);
-        lists.appends.clear();
+        lists.append = None;
         let most = self.plan_run(queues.clone(), content, bodies, &mut lists.consumers, fx);
         if let Some(bodies) = bodies.take(most) {
             let count = queues.len();
@@ -140,9 +140,7 @@ impl Dispatcher {
             content.keep_all(bodies, &mut lists.kept, fx.pool());
         }
         if let Some(uid) = uid {
-            let positions = (first.0..).map(QueuePosition);
-            let appended = positions.zip(&lists.kept).map(|(at, message)| fx.append(uid, at, message.clone()));
-            lists.appends.extend(appended);
+            lists.append = Some(fx.append_run(uid, first, &lists.kept));
             fx.mark_delivered(uid, first, messages as u32);
         }
         match consumer {

@@ -11,6 +11,6 @@ pub(crate) struct RunLists {
     pub consumers: Vec<ConsumerRef>,
     /// The messages, if anybody must keep them.
     pub kept: Vec<Message>,
-    /// What the store said of each, if it got them.
-    pub appends: Vec<AppendResult>,
+    /// When the store has the first of them; the others follow. `None` if it does not get them.
+    pub append: Option<AppendResult>,
 }

@@ -96,6 +96,9 @@ impl Effects for RecordedEffects {
     fn append(&mut self, _: QueueUid, _: QueuePosition, _: Message) -> AppendResult {
         AppendResult::Durable
     }
+    fn append_run(&mut self, _: QueueUid, _: QueuePosition, _: &[Message]) -> AppendResult {
+        AppendResult::Durable
+    }
     fn forget(&mut self, _: QueueUid, _: QueuePosition, _count: u32) {}
     fn mark_delivered(&mut self, _: QueueUid, _: QueuePosition, _: u32) {}
     fn mark_returned(&mut self, _: QueueUid, _: QueuePosition, _times: u32) {}

@@ -470,6 +470,13 @@ impl Effects for ShardEffects {
         }
     }
 
+    fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.append_run(queue, first, messages),
+            None => AppendResult::Durable,
+        }
+    }
+
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         if let Some(store) = &mut self.store {
             store.forget(queue, first, count);

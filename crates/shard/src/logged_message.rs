@@ -43,6 +43,11 @@ impl store::LoggedMessage for QueuedMessage {
     }
 
     #[inline]
+    fn body(&self) -> &[u8] {
+        self.0.inline_body().unwrap_or_else(|| self.stored().body)
+    }
+
+    #[inline]
     fn bytes(&self) -> usize {
         self.0.bytes()
     }

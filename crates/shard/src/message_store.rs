@@ -145,12 +145,25 @@ impl MessageStore {
     }
 
     pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
+        self.await_claim_of(queue);
+        let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message));
+        self.result(ticket.0)
+    }
+
+    /// Appends messages that differ in their bodies alone, at positions that follow one another. Returns the result of the first.
+    pub fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
+        self.await_claim_of(queue);
+        let messages = messages.iter().map(|message| QueuedMessage(message.clone()));
+        let ticket = self.log.append_run(uid_of(queue), position_of(first), messages);
+        self.result(ticket.0)
+    }
+
+    #[inline]
+    fn await_claim_of(&mut self, queue: QueueUid) {
         if self.unclaimed_uids.contains(&queue.number()) {
             self.awaits_claim = true;
             self.log.hold_writes(true);
         }
-        let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message));
-        self.result(ticket.0)
     }
 
     fn result(&self, ticket: u64) -> AppendResult {

@@ -13,6 +13,7 @@ mod summary;
 pub use entry::{FooterEntry, FooterQueue, MessageRun};
 pub(crate) use summary::SegmentSummary;
 
+use crate::alike_messages::AlikeMessages;
 use crate::ids::{Block, FrameSequence, LogId, SegmentId, SegmentNumber, StoreTag};
 use crate::limits::{BLOCK_BYTES, FOOTER_BYTES_MAX};
 use crate::record::{QueuedRecord, Record};
@@ -231,6 +232,11 @@ impl FooterWriter {
     #[inline]
     pub(crate) fn add_message(&mut self, record: &QueuedRecord<'_, '_>) {
         self.summary.add_message(record);
+    }
+
+    /// Messages of the frame that differ in their bodies alone. `first` is where they begin, and what they have in common.
+    pub(crate) fn add_alike(&mut self, first: &QueuedRecord<'_, '_>, alike: &AlikeMessages) {
+        self.summary.add_alike(first, alike);
     }
 
     /// Hands the entries over that are complete.

@@ -3,12 +3,13 @@
 //! Enters: records.  Leaves: the blocks to write, once the chain of the log gives each frame its header.
 //! Owns:   the buffer. Its first block is kept free for the header of a segment that begins with this group.
 
+use crate::alike_messages::AlikeMessages;
 use crate::buffer::AlignedBuffer;
 use crate::frame::{FrameHeader, FrameKind};
 use crate::ids::{FrameSequence, LogId, Position, QueueUid, SegmentNumber, StoreTag};
 use crate::limits::{
-    BLOCK_BYTES, FRAME_BYTES_MAX, FRAME_BYTES_TARGET, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, MESSAGE_HEAD_BYTES_MAX,
-    RECORD_OVERHEAD_BYTES_MAX, WHOLE_BODY_BYTES_MAX,
+    ALIKE_MESSAGES_MIN, BLOCK_BYTES, FRAME_BYTES_MAX, FRAME_BYTES_TARGET, FRAME_HEADER_BYTES, GROUP_BYTES_MAX,
+    MESSAGE_HEAD_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, WHOLE_BODY_BYTES_MAX,
 };
 use crate::record::{RecordReader, StoredMessage, tag};
 use crate::segment_header::{SegmentHeader, SegmentStart};
@@ -46,6 +47,17 @@ struct FrameSpan {
     records: u32,
     kind: FrameKind,
     time_base_us: u64,
+    /// How many entries about the messages of frames before this one there are.
+    alike: usize,
+}
+
+/// A frame of a sealed group.
+pub(crate) struct SealedFrame<'a> {
+    /// Where it begins in the buffer.
+    pub start: usize,
+    pub records: RecordReader<'a>,
+    /// Messages of it that are alike, in their order.
+    pub alike: &'a [AlikeMessages],
 }
 
 /// The head that messages of the open frame refer to, as a range of the buffer: it is compared where it lies.
@@ -75,6 +87,8 @@ pub struct Group {
     at: usize,
     frames: Vec<FrameSpan>,
     open: Option<FrameSpan>,
+    /// Messages of all frames that are alike.
+    alike: Vec<AlikeMessages>,
     /// The number of the open frame, never used twice by one log, so that a cursor cannot take another frame for its own.
     frame_number: u64,
     queues_in_frame: u32,
@@ -90,6 +104,7 @@ impl Group {
             at: BLOCK_BYTES,
             frames: Vec::new(),
             open: None,
+            alike: Vec::new(),
             frame_number: 0,
             queues_in_frame: 0,
             last_queue: 0,
@@ -108,6 +123,7 @@ impl Group {
     pub fn clear(&mut self) {
         self.at = BLOCK_BYTES;
         self.frames.clear();
+        self.alike.clear();
         self.open = None;
     }
 
@@ -146,6 +162,43 @@ impl Group {
         self.finish_message(queue, index, position, message.arrived_us);
         self.put_bytes(message.body);
         Ok(())
+    }
+
+    /// Appends messages that differ from the last one, which was of this queue, in their bodies alone, at the positions behind
+    /// it: as many as the open frame has capacity for, and a group of so many bytes. Returns which.
+    #[inline]
+    pub(crate) fn alike<'a>(
+        &mut self,
+        queue: &mut QueueCursor,
+        bodies: impl Iterator<Item = &'a [u8]>,
+        group_bytes_max: usize,
+    ) -> AlikeMessages {
+        let mut put = AlikeMessages::default();
+        let is_known = queue.frame == self.frame_number && queue.index == self.last_queue && self.head.is_some();
+        let Some(open) = self.open.as_mut().filter(|_| is_known) else { return put };
+        put.records_before = open.records;
+        let buffer = &mut self.buffer[..];
+        let end = buffer.len().min(open.start + FRAME_BYTES_TARGET).min(group_bytes_max);
+        let start = self.at;
+        for body in bodies {
+            if self.at + body.len() + RECORD_OVERHEAD_BYTES_MAX > end {
+                break;
+            }
+            // Of the same queue and the same time.
+            let record = &mut buffer[self.at..self.at + body.len() + RECORD_OVERHEAD_BYTES_MAX];
+            (record[0], record[1]) = (tag::MESSAGE_OF_SAME_QUEUE, 0);
+            let body_at = 2 + varint::write(&mut record[2..], body.len() as u64);
+            record[body_at..body_at + body.len()].copy_from_slice(body);
+            self.at += body_at + body.len();
+            put.add(body.len());
+        }
+        put.bytes = self.at - start;
+        open.records += put.records;
+        queue.next += u64::from(put.records);
+        if put.records as usize >= ALIKE_MESSAGES_MIN {
+            self.alike.push(put);
+        }
+        put
     }
 
     /// Announces a message whose body follows by [`Group::part`], here and in the next groups.
@@ -309,11 +362,16 @@ impl Group {
         0..self.at
     }
 
-    /// The frames of a sealed group: where each begins in the buffer, and its records.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = (usize, RecordReader<'_>)> {
-        self.frames.iter().map(|span| {
+    /// The frames of a sealed group.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = SealedFrame<'_>> {
+        let alike_ends = self.frames.iter().skip(1).map(|next| next.alike).chain([self.alike.len()]);
+        self.frames.iter().zip(alike_ends).map(|(span, alike_end)| {
             let records = &self.buffer[span.start + FRAME_HEADER_BYTES..span.end];
-            (span.start, RecordReader::of(records, span.records, span.time_base_us))
+            SealedFrame {
+                start: span.start,
+                records: RecordReader::of(records, span.records, span.time_base_us),
+                alike: &self.alike[span.alike..alike_end],
+            }
         })
     }
 
@@ -350,7 +408,8 @@ impl Group {
         }
         debug_assert!(FRAME_HEADER_BYTES + bytes <= FRAME_BYTES_MAX, "a record fits into a frame");
         let records = u32::from(bytes > 0);
-        self.open = Some(FrameSpan { start, end: start, records, kind, time_base_us: time_us });
+        let alike = self.alike.len();
+        self.open = Some(FrameSpan { start, end: start, records, kind, time_base_us: time_us, alike });
         self.at = start + FRAME_HEADER_BYTES;
         self.frame_number += 1;
         self.queues_in_frame = 0;

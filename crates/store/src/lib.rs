@@ -10,6 +10,7 @@
 //! messages `MessageLog` and `recover`.
 #![forbid(unsafe_code)]
 
+mod alike_messages;
 mod buffer;
 mod damage_survey;
 mod footer;

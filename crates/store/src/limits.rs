@@ -27,6 +27,10 @@ pub const RECORD_OVERHEAD_BYTES_MAX: usize = 128;
 /// Bytes of the largest group: it is written by one call. Beyond some hundred KiB a larger one is hardly faster.
 pub const GROUP_BYTES_MAX: usize = 1 << 20;
 
+/// Messages that are alike and follow one another, from which number on a group notes them until it is written: a note takes less
+/// than they do.
+pub const ALIKE_MESSAGES_MIN: usize = 8;
+
 /// Groups that wait until another one is written. With more, publishers are not read.
 pub const GROUPS_WAITING_MAX: usize = 8;
 

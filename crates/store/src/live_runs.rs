@@ -38,27 +38,27 @@ pub(crate) struct LiveRuns {
 }
 
 impl LiveRuns {
-    /// A message was written. Returns by how much the number of runs has changed.
+    /// Messages were written. Returns by how much the number of runs has changed.
     #[inline]
-    pub fn push(&mut self, position: u64, group: u64, bytes: u64) -> isize {
+    pub fn push(&mut self, run: LiveRun) -> isize {
         let before = self.runs.len();
-        self.put(position, group, bytes);
+        self.put(run);
         self.runs.len() as isize - before as isize
     }
 
     #[inline]
-    fn put(&mut self, position: u64, group: u64, bytes: u64) {
+    fn put(&mut self, run: LiveRun) {
         if let Some(last) = self.runs.back_mut() {
-            if last.end() == position && last.group == group {
-                last.count += 1;
-                last.bytes += bytes;
+            if last.end() == run.first && last.group == run.group {
+                last.count += run.count;
+                last.bytes += run.bytes;
                 return;
             }
-            if last.end() > position {
-                return self.insert(LiveRun { first: position, count: 1, group, bytes });
+            if last.end() > run.first {
+                return self.insert(run);
             }
         }
-        self.runs.push_back(LiveRun { first: position, count: 1, group, bytes });
+        self.runs.push_back(run);
     }
 
     /// Messages were found, behind those before them.
@@ -67,7 +67,7 @@ impl LiveRuns {
         self.runs.push_back(run);
     }
 
-    /// A message that is in the middle of others: it was written again, or out of order.
+    /// Messages that are in the middle of others: they were written again, or out of order.
     #[cold]
     fn insert(&mut self, run: LiveRun) {
         self.take(run.first, run.end(), |_| {});
@@ -184,11 +184,11 @@ mod tests {
             for (step, position, count, group) in steps {
                 match step {
                     0 | 1 => {
-                        // A position that is new, or one before it.
-                        let at = if step == 0 { next + position % 3 } else { position };
-                        next = next.max(at + 1);
-                        runs.push(at, group, 5);
-                        map.insert(at, (group, 5));
+                        // Positions that are new, or some before them.
+                        let first = if step == 0 { next + position % 3 } else { position };
+                        next = next.max(first + count);
+                        runs.push(LiveRun { first, count, group, bytes: 5 * count });
+                        map.extend((first..first + count).map(|at| (at, (group, 5))));
                     }
                     2 => {
                         let end = position + count;

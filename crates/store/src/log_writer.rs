@@ -5,8 +5,9 @@
 //!
 //! After a write that failed nothing is written again: what the disk has of those blocks cannot be known.
 
+use crate::alike_messages::AlikeMessages;
 use crate::footer::{EncodedFooter, FooterWriter, SegmentEnd};
-use crate::group::{Chain, Group, GroupFull};
+use crate::group::{Chain, Group, GroupFull, SealedFrame};
 use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNumber, StoreTag};
 use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US};
 use crate::log_event::LogEvent;
@@ -426,16 +427,29 @@ impl LogWriter {
 /// Why the records of a group parse.
 const OWN_GROUP: &str = "a group that was filled by this program";
 
+/// Takes the messages that begin behind so many records of their frame.
+#[inline]
+fn next_alike<'a>(alike: &mut &'a [AlikeMessages], records_before: u32) -> Option<&'a AlikeMessages> {
+    let next = alike.first().filter(|next| next.records_before == records_before)?;
+    *alike = &alike[1..];
+    Some(next)
+}
+
 /// Adds a group to the footer of its segment. It is written from this byte of its buffer on, at this block.
-fn add_group(footer: &mut FooterWriter, group: &Group, block: Block, from: usize) {
-    for (start, mut records) in group.frames() {
+pub(crate) fn add_group(footer: &mut FooterWriter, group: &Group, block: Block, from: usize) {
+    for SealedFrame { start, mut records, mut alike } in group.frames() {
         footer.begin_frame(Block(block.0 + ((start - from) / BLOCK_BYTES) as u32));
+        let count = records.left();
         loop {
-            while let Some(record) = records.next_of_same_queue() {
+            if let Some(next) = next_alike(&mut alike, count - records.left()) {
+                footer.add_alike(&records.pass_alike(next).expect(OWN_GROUP), next);
+            } else if let Some(record) = records.next_of_same_queue() {
                 footer.add_message(&record.expect(OWN_GROUP));
+            } else if let Some(record) = records.next_record().expect(OWN_GROUP) {
+                footer.add(&record);
+            } else {
+                break;
             }
-            let Some(record) = records.next_record().expect(OWN_GROUP) else { break };
-            footer.add(&record);
         }
     }
 }

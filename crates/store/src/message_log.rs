@@ -7,6 +7,7 @@
 //! Entries wait in a list and are encoded at the end of a tick, when no write is under way. What is settled before that is
 //! never written.
 
+mod append;
 mod damage;
 mod encode;
 mod fetch;
@@ -52,6 +53,11 @@ use tickets::Tickets;
 pub trait LoggedMessage {
     /// What is written of it.
     fn stored(&self) -> StoredMessage<'_>;
+
+    /// The body alone.
+    fn body(&self) -> &[u8] {
+        self.stored().body
+    }
 
     /// Bytes that it takes, in memory or in the log.
     fn bytes(&self) -> usize;
@@ -232,18 +238,6 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         self.clocks.is_closing = true;
         self.writer.retry_making();
         self.set_scrub(None);
-    }
-
-    /// Appends a message. Positions of a level grow from message to message. The ticket is durable when the message is, or
-    /// when what settled it is.
-    #[inline]
-    pub fn append(&mut self, queue: QueueUid, position: Position, message: M) -> Ticket {
-        let queue = self.queues.find_or_new(queue);
-        let first_unbegun = self.list.first_unbegun();
-        let bytes = message.bytes();
-        let entry = self.list.push_message(queue, position, message, bytes);
-        self.queues.level(queue, position).push_pending(position.0, entry, first_unbegun);
-        Ticket(entry)
     }
 
     /// The queue is done with `count` messages of one level from `first` on. Positions that are not in the log are no error.

@@ -5,6 +5,7 @@
 //! A record is a tag and numbers of variable length. Queues and the head of a message (exchange, routing key, properties,
 //! `BCC`) are named once a frame and then referred to, so that a message of 64 bytes takes 68.
 
+use crate::alike_messages::AlikeMessages;
 use crate::frame::Frame;
 use crate::ids::{Position, QueueUid};
 use crate::varint;
@@ -238,6 +239,24 @@ impl<'a> RecordReader<'a> {
         let queue = self.last_queue;
         let Some(position) = self.read_message(queue) else { return Some(Err(RecordFault)) };
         Some(Ok(QueuedRecord { queue: FrameQueue(queue), position, message: &self.message }))
+    }
+
+    /// How many records are left.
+    #[inline]
+    pub(crate) fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// Passes over messages that differ from the last record, a message, in their bodies alone. Returns what they have in common,
+    /// with the position of the first.
+    pub(crate) fn pass_alike(&mut self, alike: &AlikeMessages) -> Option<QueuedRecord<'_, 'a>> {
+        let queue = self.last_queue;
+        let position = self.next_position(queue)?;
+        let state = self.queues.get_mut(queue as usize)?;
+        state.next = position.0.checked_add(alike.records.into())?;
+        self.rest = self.rest.get(alike.bytes..)?;
+        self.left = self.left.checked_sub(alike.records)?;
+        Some(QueuedRecord { queue: FrameQueue(queue), position, message: &self.message })
     }
 
     #[inline]

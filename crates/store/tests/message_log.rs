@@ -1,7 +1,9 @@
 //! A log of messages, step by step: what is written when, and what is not.
 
 use std::rc::Rc;
-use store::limits::{LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, PENDING_BYTES_MAX, WHOLE_BODY_BYTES_MAX};
+use store::limits::{
+    LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, MESSAGE_OVERHEAD_BYTES, PENDING_BYTES_MAX, WHOLE_BODY_BYTES_MAX,
+};
 use store::{
     Completion, DiskError, DiskErrorKind, Frame, FrameKind, LogId, LoggedMessage, MessageLog, MessageLogEvent,
     MessageLogOptions, Position, QueueUid, Record, RecordReader, RecoveredLog, Request, StoreTag, StoredMessage,
@@ -98,6 +100,10 @@ impl Log {
     fn append(&mut self, queue: QueueUid, position: u64, bytes: usize) -> Ticket {
         self.log.append(queue, Position(position), message(bytes))
     }
+
+    fn append_run(&mut self, queue: QueueUid, first: u64, messages: usize, bytes: usize) -> Ticket {
+        self.log.append_run(queue, Position(first), Vec::from_iter((0..messages).map(|_| message(bytes))))
+    }
 }
 
 fn records(mut frames: &[u8]) -> Vec<String> {
@@ -181,6 +187,48 @@ fn what_is_settled_before_it_is_written_never_is_and_is_durable_in_its_turn() {
     log.log.await_durable(last);
     log.poll(0);
     assert_eq!((log.durable, log.written.len(), log.log.pending_bytes()), (Some(last), 1, 0));
+}
+
+#[test]
+fn messages_of_a_run_are_settled_and_durable_one_by_one() {
+    let mut log = Log::new();
+    log.append(QUEUE, 1, 10);
+    assert_eq!(log.append_run(QUEUE, 2, 8, 10), Ticket(2), "the first ticket of the run");
+    // The first that is unwritten, one within the run, and all from one on.
+    for (first, count) in [(1, 2), (5, 1), (8, 100)] {
+        log.log.settle(QUEUE, Position(first), count);
+    }
+    assert_eq!(log.log.pending_bytes(), 40);
+    let last = log.append_run(OTHER, 1, 3, 10);
+    assert_eq!(last, Ticket(10));
+    log.log.await_durable(Ticket(6));
+    log.poll(0);
+    // A queue is named anew where positions are left out.
+    let expected = [(0, 3), (0, 4), (1, 6), (1, 7), (2, 1), (2, 2), (2, 3)];
+    assert_eq!(log.written, [expected.map(|(queue, position)| format!("message {queue} {position}"))]);
+    assert_eq!((log.durable, log.log.pending_bytes()), (None, 0), "what came before the settlements is not durable");
+    assert_eq!(log.complete(0).durable, Some(Ticket(12)));
+    let metrics = log.log.metrics();
+    assert_eq!((metrics.messages_written, metrics.live_bytes), (7, 7 * (10 + MESSAGE_OVERHEAD_BYTES)));
+    log.log.settle(QUEUE, Position(4), 3);
+    log.log.settle(OTHER, Position(1), 1);
+    assert_eq!(log.log.live_bytes(), 4 * (10 + MESSAGE_OVERHEAD_BYTES));
+}
+
+#[test]
+fn a_run_longer_than_a_group_goes_on_in_the_next() {
+    let mut log = Log::new();
+    let last = log.append_run(QUEUE, 1, 2_000, 1_000).0 + 1_999;
+    log.log.await_durable(Ticket(last));
+    log.poll(0);
+    let first = log.written[0].len() as u64;
+    assert!((980..1_030).contains(&first), "{first} messages in a group of 1 MiB");
+    assert_eq!(log.complete(0).durable, Some(Ticket(first)));
+    while log.poll(0).writing.is_some() {
+        log.complete(0);
+    }
+    let expected = (1..=2_000).map(|position| format!("message 0 {position}"));
+    assert!(log.durable == Some(Ticket(last)) && log.written.concat() == Vec::from_iter(expected));
 }
 
 #[test]

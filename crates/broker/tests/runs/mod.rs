@@ -253,7 +253,7 @@ fn a_run_of_persistent_messages_is_stored_before_it_is_confirmed() {
             );
             continue;
         }
-        let appended = "append 1@0=0000 | await 1 | append 1@1=0001 | append 1@2=0002 | await 2 | await 3";
+        let appended = "append 1@0=0000 | await 1 | append 1@1=0001 | append 1@2=0002 | await 3";
         assert_eq!((world.sent(publisher).as_str(), world.stored(0).as_str()), ("", appended));
         assert_eq!(world.live(0), "1@0=0000! 1@1=0001! 1@2=0002!", "they were handed out");
         for (ticket, confirm) in [(1, ""), (2, ""), (3, "ack 3+")] {

@@ -165,6 +165,9 @@ impl Effects for EffectRecorder {
     fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
         self.store.append(queue, position, message)
     }
+    fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
+        self.store.append_run(queue, first, messages)
+    }
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         self.store.forget(queue, first, count);
     }

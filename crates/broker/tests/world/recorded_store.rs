@@ -85,6 +85,18 @@ impl RecordedStore {
         if self.in_commit { AppendResult::Pending(self.ticket + 1) } else { self.next_ticket() }
     }
 
+    pub fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
+        let mut of_first = None;
+        for (at, message) in (0..).zip(messages) {
+            // Those of a commit have tickets of their own, too, and are durable with its end.
+            self.ticket += u64::from(at > 0 && self.in_commit);
+            let result = self.append(queue, QueuePosition(first.0 + at), message.clone());
+            let of_first = *of_first.get_or_insert(result);
+            assert_eq!(result, of_first.of_next(at), "tickets of a run follow one another");
+        }
+        of_first.expect("a run has messages")
+    }
+
     pub fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         if !self.is_on {
             return;

@@ -12,6 +12,20 @@ use store::{
 static PATTERN: LazyLock<Vec<u8>> =
     LazyLock::new(|| (0..65_521u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect());
 
+/// From this number on, as many messages as a run has at most have the head of the first of them. Their bodies begin with their
+/// own numbers.
+pub const FIRST_OF_RUNS: u64 = 1 << 40;
+pub const RUN_MESSAGES_MAX: u64 = 16;
+
+fn is_of_run(id: u64) -> bool {
+    id >= FIRST_OF_RUNS
+}
+
+/// The number of the message whose head a message has: mostly its own.
+fn head_of(id: u64) -> u64 {
+    if is_of_run(id) { id - id % RUN_MESSAGES_MAX } else { id }
+}
+
 /// What a message is made of.
 pub struct Content {
     pub id: u64,
@@ -32,12 +46,19 @@ impl Message {
             let bytes = (PATTERN.len() - from).min(body_bytes - body.len());
             body.extend_from_slice(&PATTERN[from..from + bytes]);
         }
-        Message(Rc::new(Content { id, key: id.to_le_bytes(), properties: vec![id as u8; (id % 40) as usize], body }))
+        let head = head_of(id);
+        if is_of_run(id) {
+            body.truncate(body_bytes.saturating_sub(8));
+            body.splice(..0, id.to_le_bytes());
+        }
+        let properties = vec![head as u8; (head % 40) as usize];
+        Message(Rc::new(Content { id, key: head.to_le_bytes(), properties, body }))
     }
 
     /// A message that was read.
     pub fn read(message: &StoredMessage<'_>) -> Message {
-        Message::new(Message::id_of(message), message.body.len())
+        Message::id_of(message);
+        Message::expected(message)
     }
 
     pub fn id(&self) -> u64 {
@@ -46,10 +67,16 @@ impl Message {
 
     /// The number of a message that was read, every byte of which is right.
     fn id_of(message: &StoredMessage<'_>) -> u64 {
-        let id = u64::from_le_bytes(message.routing_key.try_into().expect("a key of eight bytes"));
-        let expected = Message::new(id, message.body.len());
-        assert!(expected.stored() == *message, "message {id} is as it was written");
-        id
+        let expected = Message::expected(message);
+        assert!(expected.stored() == *message, "message {} is as it was written", expected.id());
+        expected.id()
+    }
+
+    /// What must have been written.
+    fn expected(message: &StoredMessage<'_>) -> Message {
+        let number = |bytes: &[u8]| bytes.first_chunk().map(|&bytes| u64::from_le_bytes(bytes)).expect("eight bytes");
+        let head = number(message.routing_key);
+        Message::new(if is_of_run(head) { number(message.body) } else { head }, message.body.len())
     }
 }
 
@@ -60,7 +87,7 @@ impl LoggedMessage for Message {
             routing_key: &self.0.key,
             properties: &self.0.properties,
             bcc: b"",
-            arrived_us: 1_000_000 + self.0.id,
+            arrived_us: 1_000_000 + head_of(self.0.id),
             body: &self.0.body,
         }
     }
@@ -101,9 +128,10 @@ impl Found {
                 rest.next_if(|((uid, position), _)| *uid == queue && (page.first..page.end).contains(position))
             {
                 assert_eq!(position.level(), page.first.level());
-                let arrived_us = 1_000_000 + id;
+                let head = head_of(*id);
+                let arrived_us = 1_000_000 + head;
                 assert!((page.first_arrived_us..=page.last_arrived_us).contains(&arrived_us));
-                let flags = if id % 40 > 1 { u16::from_be_bytes([*id as u8; 2]) } else { 0 };
+                let flags = if head % 40 > 1 { u16::from_be_bytes([head as u8; 2]) } else { 0 };
                 assert_eq!(page.flags & flags, flags, "the flags of all messages are those of the page");
                 count += 1;
             }

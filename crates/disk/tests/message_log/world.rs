@@ -1,6 +1,6 @@
 //! A log of messages on a simulated disk, with time and chance from a seed.
 
-use crate::messages::{Found, Message};
+use crate::messages::{FIRST_OF_RUNS, Found, Message, RUN_MESSAGES_MAX};
 use crate::model::Model;
 use disk::{Disk, DiskFaults, SimulatedDisk};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -106,6 +106,7 @@ pub struct World {
     pub queues: Vec<QueueUid>,
     next_uid: u64,
     next_id: u64,
+    next_of_run: u64,
     next: BTreeMap<(QueueUid, u8), u64>,
     pub written_bytes: u64,
     pub reads: u64,
@@ -134,6 +135,7 @@ impl World {
             queues: vec![QueueUid(1), QueueUid(2), QueueUid(3)],
             next_uid: 4,
             next_id: 0,
+            next_of_run: FIRST_OF_RUNS,
             next: BTreeMap::new(),
             written_bytes: 0,
             reads: 0,
@@ -185,6 +187,23 @@ impl World {
         self.append(queue, &message, self.next_id)
     }
 
+    /// Appends messages that differ in their bodies alone.
+    fn append_run(&mut self, queue: QueueUid) {
+        let level = if self.random.chance(5) { 7 } else { 0 };
+        let count = 1 + self.random.below(RUN_MESSAGES_MAX);
+        let head = self.next_of_run;
+        self.next_of_run += RUN_MESSAGES_MAX;
+        let messages = (head..head + count).map(|id| Message::new(id, self.body_bytes().max(8)));
+        let messages: Vec<Message> = messages.collect();
+        let next = self.next.entry((queue, level)).or_insert(u64::from(level) << 56 | 1);
+        let first = *next;
+        *next += count;
+        let ticket = self.log.append_run(queue, Position(first), messages);
+        for at in 0..count {
+            self.model.append((queue, Position(first + at)), head + at, Ticket(ticket.0 + at));
+        }
+    }
+
     pub fn settle(&mut self, queue: QueueUid, first: Position, count: u64) {
         self.log.settle(queue, first, count);
         self.model.settle(queue, first, count);
@@ -222,6 +241,7 @@ impl World {
                 }
             }
             32 if self.random.chance(6) => self.drop_queue(queue),
+            32 if self.random.chance(2) => self.append_run(queue),
             36 | 37 => self.fetch(queue),
             33..36 => self.log.await_durable(self.model.last_ticket()),
             _ => {

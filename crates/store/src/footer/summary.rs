@@ -6,6 +6,7 @@
 //! matter; a settlement ends the run of its queue, and what concerns all queues ends every run.
 
 use super::entry::{FooterEntry, FooterQueue, MessageRun};
+use crate::alike_messages::AlikeMessages;
 use crate::ids::{Block, Position, QueueUid};
 use crate::limits::{EXTENT_BLOCKS, MESSAGE_OVERHEAD_BYTES};
 use crate::record::{FrameQueue, QueuedRecord, Record, StoredMessage};
@@ -142,6 +143,18 @@ impl SegmentSummary {
         };
         self.last = Some(last);
         self.message(queue, last.run(position, last.body_bytes + MESSAGE_OVERHEAD_BYTES));
+    }
+
+    /// Messages of the frame that differ in their bodies alone.
+    pub fn add_alike(&mut self, first: &QueuedRecord<'_, '_>, alike: &AlikeMessages) {
+        let &QueuedRecord { queue, position, message } = first;
+        let AlikeMessages { records, body_bytes, last_body_bytes, .. } = *alike;
+        let last =
+            LastMessage { body_bytes: last_body_bytes, arrived_us: message.arrived_us, flags: flags_of(message) };
+        self.last = Some(last);
+        let count = u64::from(records);
+        let log_bytes = body_bytes + count * MESSAGE_OVERHEAD_BYTES;
+        self.message(queue, MessageRun { count, body_bytes, ..last.run(position, log_bytes) });
     }
 
     /// A record of the frame.

@@ -1,7 +1,10 @@
 //! Groups: what is written is read, what it takes, and what happens at its end.
 
 use super::*;
+use crate::footer::{FooterWriter, SegmentEnd};
 use crate::frame::Frame;
+use crate::ids::Block;
+use crate::log_writer::add_group;
 use crate::record::{QueuedRecord, Record, RecordFault, RecordReader};
 use proptest::prelude::*;
 
@@ -11,16 +14,51 @@ const CHAIN: Chain =
 /// What is written, and what must be read.
 #[derive(Clone, Debug, PartialEq)]
 enum Op {
-    Message { queue: usize, position: u64, key: u8, arrived_us: u64, body: Vec<u8> },
-    Again { queue: usize, position: u64 },
-    Large { queue: usize, position: u64, body: Vec<u8> },
-    Settled { queue: usize, first: u64, count: u64 },
-    Seen { queue: usize, position: u64 },
-    Returned { queue: usize, position: u64, times: u64 },
+    Message {
+        queue: usize,
+        position: u64,
+        key: u8,
+        arrived_us: u64,
+        body: Vec<u8>,
+    },
+    /// Messages that differ in their bodies alone: they are read as single ones.
+    Alike {
+        queue: usize,
+        first: u64,
+        key: u8,
+        arrived_us: u64,
+        bodies: Vec<Vec<u8>>,
+    },
+    Again {
+        queue: usize,
+        position: u64,
+    },
+    Large {
+        queue: usize,
+        position: u64,
+        body: Vec<u8>,
+    },
+    Settled {
+        queue: usize,
+        first: u64,
+        count: u64,
+    },
+    Seen {
+        queue: usize,
+        position: u64,
+    },
+    Returned {
+        queue: usize,
+        position: u64,
+        times: u64,
+    },
     CommitBegin,
     CommitEnd,
     CommitAborted,
-    Definition { version: u64, bytes: Vec<u8> },
+    Definition {
+        version: u64,
+        bytes: Vec<u8>,
+    },
 }
 
 fn message<'a>(key: &'a [u8], arrived_us: u64, body: &'a [u8]) -> StoredMessage<'a> {
@@ -47,7 +85,8 @@ impl Writer {
 
     fn flush(&mut self) {
         let range = self.group.seal(&mut self.chain, SegmentNumber(1), None);
-        self.written.extend_from_slice(&self.group.buffer()[range]);
+        self.written.extend_from_slice(&self.group.buffer()[range.clone()]);
+        assert_eq!(footer(&self.group, range.start, add_group), footer(&self.group, range.start, add_record_by_record));
         self.group.clear();
     }
 
@@ -65,6 +104,18 @@ impl Writer {
                 self.put(|group, cursors| {
                     group.message(&mut cursors[*queue], Position(*position), &message(&key, *arrived_us, body))
                 });
+            }
+            Op::Alike { queue, first, key, arrived_us, bodies } => {
+                let (key, mut put) = ([*key], 0);
+                while let Some(body) = bodies.get(put) {
+                    let position = Position(first + put as u64);
+                    self.put(|group, cursors| {
+                        group.message(&mut cursors[*queue], position, &message(&key, *arrived_us, body))
+                    });
+                    put += 1;
+                    let rest = bodies[put..].iter().map(|body| &body[..]);
+                    put += self.group.alike(&mut self.cursors[*queue], rest, GROUP_BYTES_MAX).records as usize;
+                }
             }
             Op::Again { queue, position } => {
                 self.put(|group, cursors| group.again(&mut cursors[*queue], Position(*position)));
@@ -93,6 +144,36 @@ impl Writer {
             Op::Definition { version, bytes } => self.put(|group, _| group.definition(*version, bytes)),
         }
     }
+}
+
+/// The footer of a segment that has one group, from this byte of its buffer on.
+fn footer(group: &Group, from: usize, add: impl FnOnce(&mut FooterWriter, &Group, Block, usize)) -> Vec<u8> {
+    let mut footer = FooterWriter::new(CHAIN.store, CHAIN.log);
+    footer.begin(SegmentStart { number: SegmentNumber(1), first: FrameSequence(1), previous_crc: 0 });
+    add(&mut footer, group, Block(1), from);
+    footer.finish(SegmentEnd { next: FrameSequence(2), last_crc: 0, block: Block(300) }).expect("a footer")
+}
+
+/// Every record is read.
+fn add_record_by_record(footer: &mut FooterWriter, group: &Group, block: Block, from: usize) {
+    for SealedFrame { start, mut records, .. } in group.frames() {
+        footer.begin_frame(Block(block.0 + ((start - from) / BLOCK_BYTES) as u32));
+        while let Some(record) = records.next_record().expect("records that parse") {
+            footer.add(&record);
+        }
+    }
+}
+
+/// Operations as they are read.
+fn one_by_one(ops: &[Op]) -> Vec<Op> {
+    let each = ops.iter().flat_map(|op| match op.clone() {
+        Op::Alike { queue, first, key, arrived_us, bodies } => (first..)
+            .zip(bodies)
+            .map(|(position, body)| Op::Message { queue, position, key, arrived_us, body })
+            .collect(),
+        op => vec![op],
+    });
+    each.collect()
 }
 
 /// Reads frames one behind the other, and what they say.
@@ -188,6 +269,9 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (queue.clone(), position.clone(), 0u8..3, any::<u64>(), body.clone()).prop_map(
             |(queue, position, key, arrived_us, body)| Op::Message { queue, position, key, arrived_us, body }
         ),
+        4 => (queue.clone(), position.clone(), 0u8..3, any::<u64>(), proptest::collection::vec(body, 1..80)).prop_map(
+            |(queue, first, key, arrived_us, bodies)| Op::Alike { queue, first, key, arrived_us, bodies }
+        ),
         1 => (queue.clone(), position.clone(), 0usize..3_000_000)
             .prop_map(|(queue, position, len)| Op::Large { queue, position, body: vec![9; len] }),
         2 => (queue.clone(), position.clone(), 0u64..1000)
@@ -210,7 +294,7 @@ proptest! {
         let mut writer = Writer::new();
         ops.iter().for_each(|op| writer.write(op));
         writer.flush();
-        prop_assert!(read(&writer.written) == ops);
+        prop_assert!(read(&writer.written) == one_by_one(&ops));
         let mut bytes = &writer.written[..];
         while !bytes.is_empty() {
             let frame = Frame::read(bytes).expect("a frame");
@@ -229,6 +313,47 @@ fn a_message_of_64_bytes_takes_68() {
     writer.flush();
     let each = writer.written.len() as f64 / 10_000.0;
     assert!(each < 68.5, "{each} bytes a message");
+}
+
+#[test]
+fn messages_that_are_alike_take_what_single_ones_take_and_are_noted_from_some_number_on() {
+    let bodies = |count: usize| vec![vec![1; 64]; count];
+    let bytes = [ALIKE_MESSAGES_MIN, ALIKE_MESSAGES_MIN + 1].map(|count| {
+        let (mut alike, mut single) = (Writer::new(), Writer::new());
+        let op = Op::Alike { queue: 0, first: 5, key: 1, arrived_us: 7, bodies: bodies(count) };
+        alike.write(&op);
+        one_by_one(&[op]).iter().for_each(|op| single.write(op));
+        let noted = alike.group.alike.iter().map(|alike| (alike.records_before, alike.records)).collect::<Vec<_>>();
+        // Behind the records of the queue, of the head, and of the first message.
+        let expected = [(3, ALIKE_MESSAGES_MIN as u32)];
+        assert_eq!(noted, expected[..count - ALIKE_MESSAGES_MIN]);
+        [alike, single].map(|mut writer| {
+            writer.flush();
+            writer.written
+        })
+    });
+    assert!(bytes.iter().all(|[alike, single]| alike == single));
+}
+
+#[test]
+fn nothing_is_alike_before_a_message_of_its_queue_or_beyond_the_capacity_of_a_frame() {
+    let mut writer = Writer::new();
+    let body = [1; 64];
+    let alike = |writer: &mut Writer, queue: usize, bytes_max: usize| {
+        let bodies = std::iter::repeat_n(&body[..], 2_000);
+        writer.group.alike(&mut writer.cursors[queue], bodies, bytes_max).records
+    };
+    assert_eq!(alike(&mut writer, 0, GROUP_BYTES_MAX), 0, "there is no frame");
+    writer.write(&Op::Settled { queue: 0, first: 1, count: 1 });
+    assert_eq!(alike(&mut writer, 0, GROUP_BYTES_MAX), 0, "there is no message");
+    writer.write(&Op::Message { queue: 1, position: 1, key: 1, arrived_us: 1, body: body.to_vec() });
+    assert_eq!(alike(&mut writer, 0, GROUP_BYTES_MAX), 0, "the last message is of another queue");
+    let few = alike(&mut writer, 1, BLOCK_BYTES + 1_000);
+    assert!((10..14).contains(&few), "the group takes 1,000 bytes: {few}");
+    let frame = few + alike(&mut writer, 1, GROUP_BYTES_MAX);
+    assert!((950..980).contains(&frame), "a frame takes 64 KiB: {frame}");
+    writer.flush();
+    assert_eq!(read(&writer.written).len(), 2 + frame as usize);
 }
 
 #[test]

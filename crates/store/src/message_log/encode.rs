@@ -4,8 +4,10 @@
 //! replaces a message is never behind its settlement.
 
 use super::mover::Target;
-use super::pending::Entry;
-use super::queues::QueueTable;
+use super::pending::{Entry, PendingList};
+use super::queues::{Level, QueueTable};
+use super::segments::SegmentUses;
+use super::tickets::Tickets;
 use super::{LoggedMessage, MessageLog};
 use crate::group::{Group, GroupFull};
 use crate::ids::Position;
@@ -57,7 +59,7 @@ impl Settlements {
     }
 }
 
-fn put_settled(group: &mut Group, level: &mut super::queues::Level, first: u64, end: u64) {
+fn put_settled(group: &mut Group, level: &mut Level, first: u64, end: u64) {
     group.settled(&mut level.cursor, Position(first), end - first).expect("messages left capacity for settlements");
 }
 
@@ -122,7 +124,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                     let bytes = message.bytes();
                     list.subtract(bytes);
                 }
-                Entry::Message { queue, position, message } => {
+                Entry::Message { queue, position, message, .. } => {
                     let stored = message.stored();
                     let (queue, position) = (*queue, *position);
                     let is_large = stored.body.len() > WHOLE_BODY_BYTES_MAX;
@@ -141,8 +143,8 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                                     .large_message(&mut level.cursor, position, &stored, body_bytes)
                                     .expect("the group has capacity");
                                 let live = body_bytes + MESSAGE_OVERHEAD_BYTES;
-                                segments.count_runs(level.live.push(position.0, segments.group(), live));
-                                segments.add(live);
+                                let run = segments.add(position.0, 1, live);
+                                segments.count_runs(level.live.push(run));
                                 0
                             }
                         };
@@ -171,8 +173,8 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                         };
                         put.expect("the group has capacity");
                         let live = if is_again { 0 } else { stored.body.len() as u64 } + MESSAGE_OVERHEAD_BYTES;
-                        segments.count_runs(level.live.push(position.0, segments.group(), live));
-                        segments.add(live);
+                        let run = segments.add(position.0, 1, live);
+                        segments.count_runs(level.live.push(run));
                         if position.0 < level.seen_end && !level.is_seen_dirty {
                             level.is_seen_dirty = true;
                             self.seen.push_back((queue, position.level()));
@@ -182,6 +184,10 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                     list.subtract(message.bytes());
                     tickets.encode();
                     last = Some(message).filter(|_| !is_large);
+                    if !is_large && list.alike().next().is_some() {
+                        let level = queues.level(queue, position);
+                        last = put_alike(group, level, position.0 + 1, list, segments, tickets).or(last);
+                    }
                     continue;
                 }
                 &Entry::Unwritten { settled_behind } => {
@@ -257,6 +263,36 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             }
         }
     }
+}
+
+/// Puts messages at the front of the list into the group that differ in their bodies alone from the one before them, which was
+/// put there last: as many as there is capacity for, from this position on. Returns the last of them.
+fn put_alike<M: LoggedMessage>(
+    group: &mut Group,
+    level: &mut Level,
+    first: u64,
+    list: &mut PendingList<M>,
+    segments: &mut SegmentUses,
+    tickets: &mut Tickets,
+) -> Option<M> {
+    let bodies = list.alike().map(LoggedMessage::body);
+    let written = group.alike(&mut level.cursor, bodies, GROUP_BYTES_MAX - SETTLEMENT_RESERVE_BYTES);
+    let count = u64::from(written.records);
+    if count == 0 {
+        return None;
+    }
+    // That they were seen is noted, if they were: so was the one before them.
+    let live = written.body_bytes + count * MESSAGE_OVERHEAD_BYTES;
+    let run = segments.add(first, count, live);
+    segments.count_runs(level.live.push(run));
+    tickets.encode_all(count);
+    let mut last = None;
+    for _ in 0..count {
+        let Some(Entry::Message { message, .. }) = list.pop() else { break };
+        list.subtract(message.bytes());
+        last = Some(message);
+    }
+    last
 }
 
 pub(super) fn put_parts(group: &mut Group, rest: &mut &[u8]) -> Result<(), GroupFull> {

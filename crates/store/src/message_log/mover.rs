@@ -390,9 +390,8 @@ impl Target<'_> {
         let segments = &mut *self.segments;
         // What settled the others of its segment is durable before this group is.
         let removed = level.live.remove(position.0, position.0 + 1, |run| segments.settle(&run, 0));
-        let pushed = level.live.push(position.0, segments.group(), bytes);
+        let pushed = level.live.push(segments.add(position.0, 1, bytes));
         segments.count_runs(removed + pushed);
-        segments.add(bytes);
         self.moved.messages += 1;
         self.moved.bytes += bytes;
     }

@@ -9,6 +9,8 @@ pub(super) enum Entry<M> {
         queue: u32,
         position: Position,
         message: M,
+        /// It differs in its body alone from the message of the entry before it, and has the position behind that.
+        is_alike: bool,
     },
     /// A message that was settled before it was written: behind this entry.
     Unwritten {
@@ -80,9 +82,9 @@ impl<M> PendingList<M> {
     }
 
     #[inline]
-    pub fn push_message(&mut self, queue: u32, position: Position, message: M, bytes: usize) -> u64 {
+    pub fn push_message(&mut self, queue: u32, position: Position, message: M, is_alike: bool, bytes: usize) {
         self.bytes += bytes;
-        self.push(Entry::Message { queue, position, message })
+        self.entries.push_back(Entry::Message { queue, position, message, is_alike });
     }
 
     /// A queue is done with messages: the last entry grows, or there is another one.
@@ -102,6 +104,16 @@ impl<M> PendingList<M> {
     #[inline]
     pub fn front(&self) -> Option<&Entry<M>> {
         self.entries.front()
+    }
+
+    /// The messages at the front, each of which differs in its body alone from the one before it: the first of them from the entry
+    /// that was taken off last.
+    #[inline]
+    pub fn alike(&self) -> impl Iterator<Item = &M> {
+        self.entries.iter().map_while(|entry| match entry {
+            Entry::Message { message, is_alike: true, .. } => Some(message),
+            _ => None,
+        })
     }
 
     /// Where the body of the first one goes on, if it is large and begun.

@@ -64,14 +64,17 @@ impl Level {
         }
     }
 
-    /// A message of this position is in the entry of this number.
+    /// Messages from this position on are in as many entries from this number on.
     #[inline]
-    pub fn push_pending(&mut self, position: u64, entry: u64, first_unbegun: u64) {
+    pub fn push_pending(&mut self, first: u64, count: u64, entry: u64, first_unbegun: u64) {
         self.forget_encoded(first_unbegun);
         match self.pending.back_mut() {
-            Some(last) if last.first + last.count == position && last.entry + last.count == entry => last.count += 1,
-            Some(last) if last.first + last.count > position => self.insert_pending(position, entry),
-            _ => self.pending.push_back(PendingRun { first: position, count: 1, entry }),
+            Some(last) if last.first + last.count == first && last.entry + last.count == entry => last.count += count,
+            Some(last) if last.first + last.count > first => {
+                (0..count).for_each(|at| self.insert_pending(first + at, entry + at));
+            }
+            _ if count > 0 => self.pending.push_back(PendingRun { first, count, entry }),
+            _ => {}
         }
     }
 

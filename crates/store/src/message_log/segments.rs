@@ -134,13 +134,14 @@ impl SegmentUses {
         }
     }
 
-    /// A message was put into the group that is being filled.
+    /// Messages were put into the group that is being filled. Returns them as a run of a level, from this position on.
     #[inline]
-    pub fn add(&mut self, bytes: u64) {
-        self.filling.messages += 1;
+    pub fn add(&mut self, first: u64, count: u64, bytes: u64) -> LiveRun {
+        self.filling.messages += count;
         self.filling.bytes += bytes;
         self.live_bytes += bytes;
-        self.added += 1;
+        self.added += count;
+        LiveRun { first, count, group: self.group(), bytes }
     }
 
     /// Messages that were ever put into groups.

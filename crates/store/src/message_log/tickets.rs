@@ -55,7 +55,13 @@ impl Tickets {
     /// The next entry is in a group.
     #[inline]
     pub fn encode(&mut self) {
-        self.encoded += 1;
+        self.encode_all(1);
+    }
+
+    /// So many entries that come next are in a group.
+    #[inline]
+    pub fn encode_all(&mut self, entries: u64) {
+        self.encoded += entries;
     }
 
     /// Whether entries that need not be written have been passed over since the last group was durable.
