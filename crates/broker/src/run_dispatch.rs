@@ -23,40 +23,53 @@ impl Dispatcher {
         bodies: BodyRun<'_>,
         fx: &mut E,
     ) -> usize {
-        let mut lists = std::mem::take(&mut self.run_lists);
-        lists.appends.clear();
-        let most = self.plan_run(queues.clone(), content, bodies, &mut lists.consumers, fx);
+        let most = self.plan_run(queues.clone(), content, bodies.len(), 0, fx);
         if let Some(bodies) = bodies.take(most) {
-            let count = queues.len();
-            for (at, queue) in queues.enumerate() {
-                let is_last = at + 1 == count;
-                self.pass_run((queue, lists.consumers[at]), content, bodies, &mut lists, is_last, fx);
-            }
+            self.deliver_planned(queues, content, bodies, fx);
         }
-        lists.consumers.clear();
-        lists.kept.clear();
-        self.run_lists = lists;
         most
     }
 
-    /// How many of the messages all queues pass on, each to the consumer that is noted for it.
-    fn plan_run<E: Effects>(
+    /// Delivers a run as it was planned, or the first of it.
+    pub fn deliver_planned<E: Effects>(
         &mut self,
         queues: impl ExactSizeIterator<Item = QueueId>,
         content: &Content<'_>,
         bodies: BodyRun<'_>,
-        consumers: &mut Vec<ConsumerRef>,
+        fx: &mut E,
+    ) {
+        let mut lists = std::mem::take(&mut self.run_lists);
+        lists.appends.clear();
+        let count = queues.len();
+        for (at, queue) in queues.enumerate() {
+            let is_last = at + 1 == count;
+            self.pass_run((queue, lists.consumers[at]), content, bodies, &mut lists, is_last, fx);
+        }
+        lists.kept.clear();
+        self.run_lists = lists;
+    }
+
+    /// How many of so many messages like this one all queues pass on, each to the consumer that is noted for it. `more_work` is that of
+    /// a message beside what its queues have of it.
+    pub fn plan_run<E: Effects>(
+        &mut self,
+        queues: impl ExactSizeIterator<Item = QueueId>,
+        content: &Content<'_>,
+        messages: usize,
+        more_work: usize,
         fx: &E,
     ) -> usize {
+        self.run_lists.consumers.clear();
+        let body_bytes = content.body.len();
         // What goes to several is shared from this size on.
-        if queues.len() > 1 && bodies.body_bytes() >= SHARED_BODY_BYTES_MIN {
+        if queues.len() > 1 && body_bytes >= SHARED_BODY_BYTES_MIN {
             return 0;
         }
         // The store has the body of a message of several queues once, if they get it behind one another.
         let count = queues.len();
         let may_be_shared = count > 1 && content.is_persistent();
-        let work_each = count * work_of(content);
-        let mut most = bodies.len().min(self.work.room_for(work_each));
+        let work_each = count * work_of(content) + more_work;
+        let mut most = messages.min(self.work.room_for(work_each));
         self.channels.run_outputs.begin();
         for queue in queues {
             if most == 0 {
@@ -69,12 +82,12 @@ impl Dispatcher {
             // Where queues share a connection, their messages alternate: which one it is on another shard is not known here.
             most = match consumer {
                 ConsumerRef::Local(key) => self.channels.accepted_of_run(key, content, most, fx),
-                ConsumerRef::Remote(key) if count == 1 && bodies.body_bytes() <= INLINE_BODY_BYTES_MAX => {
+                ConsumerRef::Remote(key) if count == 1 && body_bytes <= INLINE_BODY_BYTES_MAX => {
                     self.remotes.accepted_of_run(key, content.bytes(), most)
                 }
                 ConsumerRef::Remote(_) => 0,
             };
-            consumers.push(consumer);
+            self.run_lists.consumers.push(consumer);
         }
         most
     }

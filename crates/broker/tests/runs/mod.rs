@@ -1,5 +1,6 @@
 //! Runs of publishes: clients, counts and budgets see the same as if each message had come alone.
 
+mod letter_runs;
 mod model;
 
 use crate::durability::declare_durable;
