@@ -4,11 +4,20 @@ use crate::effects::AppendResult;
 use crate::ids::ConsumerRef;
 use crate::message::Message;
 
+/// Who gets a run from a queue.
+#[derive(Clone, Copy)]
+pub(crate) enum RunTaker {
+    /// The only consumer that is active.
+    Consumer(ConsumerRef),
+    /// Nobody: it waits.
+    Queue,
+}
+
 /// Lists of a run at hand, whose memory serves the next.
 #[derive(Default)]
 pub(crate) struct RunLists {
-    /// The consumer that gets the run from each of its queues.
-    pub consumers: Vec<ConsumerRef>,
+    /// For each queue of the run.
+    pub takers: Vec<RunTaker>,
     /// The messages, if anybody must keep them.
     pub kept: Vec<Message>,
     /// What the store said of each, if it got them.

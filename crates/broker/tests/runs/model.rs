@@ -189,8 +189,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(as_runs: bool, work_per_turn: u32) -> Side {
-        Side::with(as_runs, BrokerWorld::with_work(work_per_turn), 0)
+    fn new(as_runs: bool, work_per_turn: u32, queue_bytes_max: u64) -> Side {
+        Side::with(as_runs, BrokerWorld::with_budgets(work_per_turn, queue_bytes_max), 0)
     }
 
     /// The queues and their consumers are of the first shard, the publisher of another.
@@ -376,8 +376,9 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         first in prop::array::uniform3((prop::sample::select(vec![0_u16, 0, 3, 20]), any::<bool>(), any::<bool>())),
         work_per_turn in prop::sample::select(vec![30_u32, 100, 1_000, 32_768]),
+        queue_bytes_max in prop::sample::select(vec![2_500_u64, u64::MAX, u64::MAX]),
     ) {
-        let [mut single, mut runs] = [false, true].map(|as_runs| Side::new(as_runs, work_per_turn));
+        let [mut single, mut runs] = [false, true].map(|as_runs| Side::new(as_runs, work_per_turn, queue_bytes_max));
         for (number, step) in first_consumers(first).chain(steps).enumerate() {
             let step = &step;
             let (expected, published) = (single.carry_out(step), runs.carry_out(step));

@@ -269,10 +269,15 @@ impl BrokerWorld {
 
     /// A broker of one shard whose turns have such a budget.
     pub fn with_work(work_per_turn: u32) -> BrokerWorld {
+        BrokerWorld::with_budgets(work_per_turn, u64::MAX)
+    }
+
+    /// The same with a queue limit in bytes.
+    pub fn with_budgets(work_per_turn: u32, queue_bytes_max: u64) -> BrokerWorld {
         BrokerWorld::with_options(1, CatalogLimits::default(), |shard| BrokerOptions {
             shard,
             shards: 1,
-            queue_bytes_max: u64::MAX,
+            queue_bytes_max,
             epoch_unix_s: 1_000_000_000,
             work_per_turn,
             consumer_timeout_ms: 0,
