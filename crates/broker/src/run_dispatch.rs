@@ -8,7 +8,7 @@ use crate::effects::Effects;
 use crate::ids::{ConsumerRef, QueuePosition};
 use crate::limits::{INLINE_BODY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, SHARED_BODY_BYTES_MIN};
 use crate::message::{Content, Message};
-use crate::run_lists::{RunLists, RunTaker};
+use crate::run_lists::{RunLists, RunRecipient};
 use catalog::QueueId;
 use wire::BodyRun;
 
@@ -43,11 +43,11 @@ impl Dispatcher {
         let count = queues.len();
         for (at, queue) in queues.enumerate() {
             let is_last = at + 1 == count;
-            match lists.takers[at] {
-                RunTaker::Consumer(consumer) => {
+            match lists.recipients[at] {
+                RunRecipient::Consumer(consumer) => {
                     self.pass_run((queue, consumer), content, bodies, &mut lists, is_last, fx);
                 }
-                RunTaker::Queue => self.add_run(queue, content, bodies, &mut lists, is_last, fx),
+                RunRecipient::Queue => self.add_run(queue, content, bodies, &mut lists, is_last, fx),
             }
         }
         lists.kept.clear();
@@ -64,7 +64,7 @@ impl Dispatcher {
         more_work: usize,
         fx: &E,
     ) -> usize {
-        self.run_lists.takers.clear();
+        self.run_lists.recipients.clear();
         let (count, body_bytes) = (queues.len(), content.body.len());
         // What goes to several is shared from this size on.
         if count > 1 && body_bytes >= SHARED_BODY_BYTES_MIN {
@@ -78,21 +78,25 @@ impl Dispatcher {
             if most == 0 {
                 return 0;
             }
-            let Some(taker) = self.taker(queue, content) else { return 0 };
-            if may_be_shared && self.is_appended(queue, taker) {
+            let Some(recipient) = self.recipient(queue, content) else { return 0 };
+            if may_be_shared && self.is_appended(queue, recipient) {
                 return 0;
             }
             // Where queues share a connection, their messages alternate: which one it is on another shard is not known here.
-            most = match taker {
-                RunTaker::Queue => most.min(self.room_to_wait(queue, content, most, fx)),
-                RunTaker::Consumer(ConsumerRef::Local(key)) => self.channels.accepted_of_run(key, content, most, fx),
-                RunTaker::Consumer(ConsumerRef::Remote(key)) if count == 1 && body_bytes <= INLINE_BODY_BYTES_MAX => {
+            most = match recipient {
+                RunRecipient::Queue => most.min(self.room_to_wait(queue, content, most, fx)),
+                RunRecipient::Consumer(ConsumerRef::Local(key)) => {
+                    self.channels.accepted_of_run(key, content, most, fx)
+                }
+                RunRecipient::Consumer(ConsumerRef::Remote(key))
+                    if count == 1 && body_bytes <= INLINE_BODY_BYTES_MAX =>
+                {
                     self.remotes.accepted_of_run(key, content.bytes(), most)
                 }
-                RunTaker::Consumer(ConsumerRef::Remote(_)) => 0,
+                RunRecipient::Consumer(ConsumerRef::Remote(_)) => 0,
             };
-            work_each += work_of(content, taker);
-            self.run_lists.takers.push(taker);
+            work_each += work_of(content, recipient);
+            self.run_lists.recipients.push(recipient);
         }
         most.min(self.work.room_for(work_each))
     }
@@ -100,7 +104,7 @@ impl Dispatcher {
     /// What takes every message of this kind from now on: the only consumer of a queue in which none waits, or the queue in which
     /// others do.
     #[inline]
-    fn taker(&self, id: QueueId, content: &Content<'_>) -> Option<RunTaker> {
+    fn recipient(&self, id: QueueId, content: &Content<'_>) -> Option<RunRecipient> {
         let queue = self.queues.table.get(id)?;
         // What a queue does with messages that wait does not matter to one that passes.
         if let Some(features) = &queue.features
@@ -109,9 +113,9 @@ impl Dispatcher {
             return None;
         }
         if !queue.ready.is_empty() {
-            return Some(RunTaker::Queue);
+            return Some(RunRecipient::Queue);
         }
-        queue.consumers.only_active().map(RunTaker::Consumer)
+        queue.consumers.only_active().map(RunRecipient::Consumer)
     }
 
     /// How many of so many messages like this one may be added to a queue in which others wait, so that nothing follows from that:
@@ -128,8 +132,8 @@ impl Dispatcher {
 
     /// Whether the store gets the persistent messages that a queue takes.
     #[inline]
-    fn is_appended(&self, id: QueueId, taker: RunTaker) -> bool {
-        let takes_at_once = matches!(taker, RunTaker::Consumer(consumer) if self.takes_at_once(consumer));
+    fn is_appended(&self, id: QueueId, recipient: RunRecipient) -> bool {
+        let takes_at_once = matches!(recipient, RunRecipient::Consumer(consumer) if self.takes_at_once(consumer));
         self.queues.table.get(id).is_some_and(|queue| queue.uid.is_some()) && !takes_at_once
     }
 
@@ -156,7 +160,7 @@ impl Dispatcher {
         let takes_at_once = self.takes_at_once(consumer);
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         let messages = bodies.len();
-        self.work.draw(messages * work_of(content, RunTaker::Consumer(consumer)));
+        self.work.draw(messages * work_of(content, RunRecipient::Consumer(consumer)));
         let level = queue.features.as_ref().map_or(0, |features| features.level(content));
         let first = queue.ready.bypass(level, messages);
         queue.stats.publish += messages as u64;
@@ -199,7 +203,7 @@ impl Dispatcher {
         fx: &mut E,
     ) {
         let Some(queue) = self.queues.table.get_mut(id) else { return };
-        self.work.draw(bodies.len() * work_of(content, RunTaker::Queue));
+        self.work.draw(bodies.len() * work_of(content, RunRecipient::Queue));
         let level = queue.features.as_ref().map_or(0, |features| features.level(content));
         queue.stats.publish += bodies.len() as u64;
         queue.note_change(&mut self.queues.changes);
@@ -225,9 +229,9 @@ impl Dispatcher {
 
 /// Units of work of a message in one queue: as many as one that comes alone draws.
 #[inline]
-fn work_of(content: &Content<'_>, taker: RunTaker) -> usize {
-    match taker {
-        RunTaker::Consumer(_) => 1 + content.copying_work(),
-        RunTaker::Queue => 1,
+fn work_of(content: &Content<'_>, recipient: RunRecipient) -> usize {
+    match recipient {
+        RunRecipient::Consumer(_) => 1 + content.copying_work(),
+        RunRecipient::Queue => 1,
     }
 }

@@ -6,7 +6,7 @@ use crate::message::Message;
 
 /// Who gets a run from a queue.
 #[derive(Clone, Copy)]
-pub(crate) enum RunTaker {
+pub(crate) enum RunRecipient {
     /// The only consumer that is active.
     Consumer(ConsumerRef),
     /// Nobody: it waits.
@@ -17,7 +17,7 @@ pub(crate) enum RunTaker {
 #[derive(Default)]
 pub(crate) struct RunLists {
     /// For each queue of the run.
-    pub takers: Vec<RunTaker>,
+    pub recipients: Vec<RunRecipient>,
     /// The messages, if anybody must keep them.
     pub kept: Vec<Message>,
     /// What the store said of each, if it got them.
