@@ -11,12 +11,14 @@ use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, RoutePart};
 use crate::ids::StoredPosition;
-use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, PROPERTIES_BYTES_PER_WORK};
-use crate::message::{Content, Message};
+use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_RUN_BYTES_MAX, PROPERTIES_BYTES_PER_WORK};
+use crate::message::{BodyRef, Content, Message};
 use crate::pending_dead_letters::DeadLetterGroup;
+use crate::settled_run::SettledRun;
 use crate::work_budget::WorkBudget;
 use catalog::{Catalog, KeyedRoute, QueueRoute, RouteDependence, RoutedQueue};
 use std::sync::Arc;
+use wire::BodyRun;
 
 /// A dead letter of which some queues have not got it yet.
 struct UnfinishedLetter {
@@ -53,6 +55,8 @@ pub(crate) struct DeadLetterRouter {
     /// The letter that an earlier turn has left between two of its queues.
     unfinished: Option<Box<UnfinishedLetter>>,
     writer: Option<Box<DeathHistoryWriter>>,
+    /// The bodies of a run of letters, one behind another.
+    bodies: Vec<u8>,
 }
 
 impl DeadLetterRouter {
@@ -65,6 +69,7 @@ impl DeadLetterRouter {
             search: None,
             unfinished: None,
             writer: None,
+            bodies: Vec::new(),
         }
     }
 
@@ -119,8 +124,11 @@ impl DeadLetterRouter {
             } else {
                 forget(source, fx);
             }
-            let dispatcher = &mut *paths.dispatcher;
-            if dispatcher.queues.housekeeping.dead_letters.has_caused() || dispatcher.work.is_spent() {
+            let has_caused = paths.dispatcher.queues.housekeeping.dead_letters.has_caused();
+            if !has_caused && plain && writer.serves_repeats() {
+                self.route_repeats(group, &message, &writer, paths, catalog, fx);
+            }
+            if has_caused || paths.dispatcher.work.is_spent() {
                 break;
             }
         }
@@ -157,6 +165,63 @@ impl DeadLetterRouter {
             writer.cache_route((route.decided == RouteDependence::ByKey && holds).then_some(cached));
         }
         Ok(Some(route))
+    }
+
+    /// Routes the letters behind one that was just routed which differ from it in their bodies alone: as many as consumers take at
+    /// once. The others are routed one by one.
+    fn route_repeats<E: Effects>(
+        &mut self,
+        group: &mut DeadLetterGroup,
+        letter: &Message,
+        writer: &DeathHistoryWriter,
+        paths: &mut DeadLetterPaths<'_>,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) {
+        let dispatcher = &mut *paths.dispatcher;
+        let Some(route) = writer.cached_route(catalog.version()) else { return };
+        let dead_letter = DeadLetter { message: letter, reason: group.reason, target: &group.target };
+        let content = content(dead_letter, writer, dispatcher.now_us);
+        let body_bytes = content.body.len();
+        let most = group.messages.min(DEAD_LETTER_RUN_BYTES_MAX.checked_div(body_bytes).unwrap_or_default());
+        let pending = &dispatcher.queues.housekeeping.dead_letters;
+        if most == 0 || !pending.following().next().is_some_and(|next| next.repeats(letter)) {
+            return;
+        }
+        if route.stamped
+            || !route.held.is_empty()
+            || !route.queues.iter().all(|queue| dispatcher.identity.is_home(queue.home))
+        {
+            return;
+        }
+        let is_cycle = |queue: &RoutedQueue| {
+            let definition = catalog.queue_definition(queue.id);
+            definition.is_none_or(|definition| dead_letter.is_cycle(None, &definition.name))
+        };
+        if route.queues.iter().any(is_cycle) {
+            return;
+        }
+        let queues = route.queues.iter().map(|queue| queue.id);
+        let most = dispatcher.plan_run(queues.clone(), &content, most, writer.work(), fx);
+        let pending = &mut dispatcher.queues.housekeeping.dead_letters;
+        self.bodies.clear();
+        let mut count = 0;
+        for next in pending.following().take(most).take_while(|next| next.repeats(letter)) {
+            let BodyRef::Small(body) = next.content().body else { break };
+            self.bodies.extend_from_slice(body);
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let mut done = SettledRun::default();
+        let bodies = BodyRun::new(&self.bodies, body_bytes, 0, body_bytes);
+        dispatcher.work.draw(count * writer.work());
+        dispatcher.deliver_planned(queues, &content, bodies, fx);
+        group.messages -= count;
+        let pending = &mut dispatcher.queues.housekeeping.dead_letters;
+        pending.drop_following(count, group.is_stored, |source| done.push(source, fx));
+        done.forget(fx);
     }
 
     /// Forwards a dead letter to its queues, but those that it would reach in a cycle, and to the exchanges that delay it.

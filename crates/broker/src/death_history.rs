@@ -165,6 +165,11 @@ impl DeathHistoryWriter {
         self.work
     }
 
+    /// Whether what it wrote last serves messages that differ from the last in their bodies alone.
+    pub fn serves_repeats(&self) -> bool {
+        self.before.is_some()
+    }
+
     /// Its route, if that is known.
     pub fn cached_route(&self, version: u64) -> Option<&Arc<QueueRoute>> {
         self.route.as_ref().filter(|cached| cached.version == version).map(|cached| &cached.route)

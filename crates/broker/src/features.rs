@@ -137,6 +137,15 @@ impl FeatureState {
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)
     }
 
+    /// How many more messages like this one may wait beside these.
+    pub fn room(&self, ready: &ReadyMessages, content: &Content<'_>) -> usize {
+        let messages = self.messages_max.saturating_sub(ready.len() as u64);
+        let bytes = self.body_bytes_max.saturating_sub(ready.body_bytes());
+        let messages = messages.min(bytes.checked_div(content.body.len() as u64).unwrap_or(u64::MAX));
+        let is_over = ready.body_bytes() > self.body_bytes_max;
+        if is_over { 0 } else { usize::try_from(messages).unwrap_or(usize::MAX) }
+    }
+
     /// Whether a message is dropped though no other waits.
     pub fn drops_alone(&self, content: &Content<'_>) -> bool {
         self.overflow == OverflowPolicy::DropHead

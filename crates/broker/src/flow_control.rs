@@ -69,6 +69,22 @@ impl FlowControl {
         }
     }
 
+    /// Bytes that may be added to a queue, of so many, before a publisher is throttled for it or it is full.
+    pub fn room_to_wait<E: Effects>(&self, queue: &Queue, bytes: u64, channels: &Channels, now_us: u64, fx: &E) -> u64 {
+        let before = queue.memory_bytes();
+        let mut end = if self.is_paging { u64::MAX } else { self.queue_bytes_max };
+        if queue.full {
+            return 0;
+        }
+        if self.slow_queue.is_none()
+            && before + bytes > queue.throttle.at_bytes
+            && (queue.expiring && queue.has_expired(now_us) || waits_for_outputs(queue, channels, fx))
+        {
+            end = end.min(queue.throttle.at_bytes);
+        }
+        end.saturating_sub(before)
+    }
+
     /// Whether what has expired in a queue without consumers is to stay for a moment: the consumers of the last dead letters are
     /// slower than these come. Says so once for each time that they were found to be.
     #[inline]

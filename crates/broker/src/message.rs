@@ -216,6 +216,20 @@ impl Message {
         self.0.header().arrived_us
     }
 
+    /// Whether it differs from another in its body alone, which is as long, and is not shared with others.
+    #[inline]
+    pub fn repeats(&self, other: &Message) -> bool {
+        let (head, theirs) = (self.0.header(), other.0.header());
+        let lengths = |head: &MessageHead| (head.exchange_bytes, head.routing_key_bytes, head.properties_bytes);
+        let (tail, other_tail) = (self.0.tail(), other.0.tail());
+        let is_whole = |head: &MessageHead| head.large.is_none() && !head.has_bcc;
+        if lengths(head) != lengths(theirs) || tail.len() != other_tail.len() || !is_whole(head) || !is_whole(theirs) {
+            return false;
+        }
+        let same_bytes = head.body_at();
+        tail[..same_bytes] == other_tail[..same_bytes]
+    }
+
     /// Whether it has an expiration of its own.
     #[inline]
     pub fn has_expiration(&self) -> bool {

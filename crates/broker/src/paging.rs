@@ -62,6 +62,12 @@ impl Paging {
         waiting_bytes > self.at_bytes
     }
 
+    /// Bytes that waiting messages may grow by before they are too many.
+    #[inline]
+    pub fn room(&self, waiting_bytes: u64) -> u64 {
+        self.at_bytes.saturating_sub(waiting_bytes)
+    }
+
     /// About how many bytes a queue keeps before its first page, and a page has that is asked for. The more the threshold is
     /// exceeded the fewer, so that any number of queues keeps to it.
     pub fn page_bytes(&self, waiting_bytes: u64) -> u64 {

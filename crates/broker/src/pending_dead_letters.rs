@@ -56,6 +56,14 @@ pub struct PendingDeadLetters {
 }
 
 impl DeadLetterList {
+    /// Messages have left it: if these were the last, most of its memory is free.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.messages.is_empty() && self.messages.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
+            self.messages.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
+        }
+    }
+
     fn next_source(&mut self) -> Option<StoredPosition> {
         let source = self.sources.pop_front();
         if self.sources.is_empty() && self.sources.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
@@ -135,12 +143,27 @@ impl PendingDeadLetters {
         self.routing = true;
         let list = self.nested.last_mut().unwrap_or(&mut self.first);
         let message = list.messages.pop_front();
-        if list.messages.is_empty() && list.messages.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
-            list.messages.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
-        }
+        list.shrink();
         let source = if is_stored { list.next_source() } else { None };
         self.messages -= usize::from(message.is_some());
         message.map(|message| (message, source))
+    }
+
+    /// The messages behind the one at hand, if that has caused no others.
+    #[inline]
+    pub fn following(&self) -> impl Iterator<Item = &Message> {
+        self.nested.last().unwrap_or(&self.first).messages.iter()
+    }
+
+    /// Drops so many of the messages behind the one at hand, which are routed. Passes on where the store has what they come from, if
+    /// the group at hand `is_stored`.
+    pub fn drop_following(&mut self, count: usize, is_stored: bool, mut routed: impl FnMut(StoredPosition)) {
+        let list = self.nested.last_mut().unwrap_or(&mut self.first);
+        self.messages -= list.messages.drain(..count).len();
+        list.shrink();
+        if is_stored {
+            (0..count).filter_map(|_| list.next_source()).for_each(&mut routed);
+        }
     }
 
     /// Returns the message at hand: it is the next again. It has caused nothing.

@@ -181,6 +181,22 @@ impl QueueHousekeeping {
         dropped.more
     }
 
+    /// Messages that are no more than may wait were added to a level of a queue in which others did.
+    #[inline]
+    pub fn after_run(&mut self, queue: &mut Queue, level: u8) {
+        queue.expiring |= queue.has_ttl();
+        if level > 0 {
+            self.rearm(queue);
+        }
+        self.quotas.update(queue);
+    }
+
+    /// Bytes by which what waits in memory may grow before some of it is to leave.
+    #[inline]
+    pub fn room_in_memory(&self) -> u64 {
+        self.paging.room(self.waiting_bytes)
+    }
+
     /// Messages have left a queue, or returned to it. `more`: the queue has a turn again once others had theirs. Returns whether
     /// it must be dispatched again.
     #[inline]

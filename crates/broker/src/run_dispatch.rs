@@ -1,21 +1,21 @@
-//! Dispatch of runs: how many messages that are alike the consumers of their queues take at once, and their delivery.
+//! Dispatch of runs: how many messages that are alike their queues take at once, for a consumer or to wait, and how they get them.
 //!
-//! First every queue is asked how many it would pass on, and nothing changes. Then each of them gets all of the run, so that the
-//! consumers' state and outputs are touched once for a run and not once for a message.
+//! First every queue is asked how many it would take, and nothing changes. Then each of them gets all of the run, so that the state
+//! of queue and consumer and the output are touched once for a run and not once for a message.
 
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::ids::ConsumerRef;
-use crate::limits::{INLINE_BODY_BYTES_MAX, SHARED_BODY_BYTES_MIN};
-use crate::message::Content;
-use crate::run_lists::RunLists;
+use crate::limits::{INLINE_BODY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, SHARED_BODY_BYTES_MIN};
+use crate::message::{Content, Message};
+use crate::run_lists::{RunLists, RunRecipient};
 use catalog::QueueId;
 use wire::BodyRun;
 
 impl Dispatcher {
-    /// Delivers messages that are alike to the only consumer of each of their queues, which are of this shard. Returns how many: those
-    /// behind them are to be looked at one by one. None are delivered where a message would do anything else than pass through its
-    /// queue. What the store says of them is in `run_lists.append`.
+    /// Gives messages that are alike to their queues, which are of this shard: to the only consumer of each, or behind others that
+    /// wait in it. Returns how many: those behind them are to be looked at one by one. None are taken where a message would do anything
+    /// else than pass through its queue or wait. What the store says of them is in `run_lists.append`.
     pub fn deliver_run<E: Effects>(
         &mut self,
         queues: impl ExactSizeIterator<Item = QueueId> + Clone,
@@ -23,82 +23,118 @@ impl Dispatcher {
         bodies: BodyRun<'_>,
         fx: &mut E,
     ) -> usize {
-        let mut lists = std::mem::take(&mut self.run_lists);
-        lists.append = None;
-        let most = self.plan_run(queues.clone(), content, bodies, &mut lists.consumers, fx);
+        let most = self.plan_run(queues.clone(), content, bodies.len(), 0, fx);
         if let Some(bodies) = bodies.take(most) {
-            let count = queues.len();
-            for (at, queue) in queues.enumerate() {
-                let is_last = at + 1 == count;
-                self.pass_run((queue, lists.consumers[at]), content, bodies, &mut lists, is_last, fx);
-            }
+            self.deliver_planned(queues, content, bodies, fx);
         }
-        lists.consumers.clear();
-        lists.kept.clear();
-        self.run_lists = lists;
         most
     }
 
-    /// How many of the messages all queues pass on, each to the consumer that is noted for it.
-    fn plan_run<E: Effects>(
+    /// Delivers a run as it was planned, or the first of it.
+    pub fn deliver_planned<E: Effects>(
         &mut self,
         queues: impl ExactSizeIterator<Item = QueueId>,
         content: &Content<'_>,
         bodies: BodyRun<'_>,
-        consumers: &mut Vec<ConsumerRef>,
+        fx: &mut E,
+    ) {
+        let mut lists = std::mem::take(&mut self.run_lists);
+        lists.append = None;
+        let count = queues.len();
+        for (at, queue) in queues.enumerate() {
+            let is_last = at + 1 == count;
+            match lists.recipients[at] {
+                RunRecipient::Consumer(consumer) => {
+                    self.pass_run((queue, consumer), content, bodies, &mut lists, is_last, fx);
+                }
+                RunRecipient::Queue => self.add_run(queue, content, bodies, &mut lists, is_last, fx),
+            }
+        }
+        lists.kept.clear();
+        self.run_lists = lists;
+    }
+
+    /// How many of so many messages like this one all queues take, each as is noted for it. `more_work` is that of a message beside
+    /// what its queues have of it.
+    pub fn plan_run<E: Effects>(
+        &mut self,
+        queues: impl ExactSizeIterator<Item = QueueId>,
+        content: &Content<'_>,
+        messages: usize,
+        more_work: usize,
         fx: &E,
     ) -> usize {
+        self.run_lists.recipients.clear();
+        let (count, body_bytes) = (queues.len(), content.body.len());
         // What goes to several is shared from this size on.
-        if queues.len() > 1 && bodies.body_bytes() >= SHARED_BODY_BYTES_MIN {
+        if count > 1 && body_bytes >= SHARED_BODY_BYTES_MIN {
             return 0;
         }
         // The store has the body of a message of several queues once, if they get it behind one another.
-        let count = queues.len();
         let may_be_shared = count > 1 && content.is_persistent();
-        let work_each = count * work_of(content);
-        let mut most = bodies.len().min(self.work.room_for(work_each));
+        let (mut most, mut work_each) = (messages, more_work);
         self.channels.run_outputs.begin();
         for queue in queues {
             if most == 0 {
                 return 0;
             }
-            let Some(consumer) = self.only_consumer(queue, content) else { return 0 };
-            if may_be_shared && self.is_appended(queue, consumer) {
+            let Some(recipient) = self.recipient(queue, content) else { return 0 };
+            if may_be_shared && self.is_appended(queue, recipient) {
                 return 0;
             }
             // Where queues share a connection, their messages alternate: which one it is on another shard is not known here.
-            most = match consumer {
-                ConsumerRef::Local(key) => self.channels.accepted_of_run(key, content, most, fx),
-                ConsumerRef::Remote(key) if count == 1 && bodies.body_bytes() <= INLINE_BODY_BYTES_MAX => {
+            most = match recipient {
+                RunRecipient::Queue => most.min(self.room_to_wait(queue, content, most, fx)),
+                RunRecipient::Consumer(ConsumerRef::Local(key)) => {
+                    self.channels.accepted_of_run(key, content, most, fx)
+                }
+                RunRecipient::Consumer(ConsumerRef::Remote(key))
+                    if count == 1 && body_bytes <= INLINE_BODY_BYTES_MAX =>
+                {
                     self.remotes.accepted_of_run(key, content.bytes(), most)
                 }
-                ConsumerRef::Remote(_) => 0,
+                RunRecipient::Consumer(ConsumerRef::Remote(_)) => 0,
             };
-            consumers.push(consumer);
+            work_each += work_of(content, recipient);
+            self.run_lists.recipients.push(recipient);
         }
-        most
+        most.min(self.work.room_for(work_each))
     }
 
-    /// The consumer that gets every message of this kind from a queue in which none waits.
+    /// What takes every message of this kind from now on: the only consumer of a queue in which none waits, or the queue in which
+    /// others do.
     #[inline]
-    fn only_consumer(&self, id: QueueId, content: &Content<'_>) -> Option<ConsumerRef> {
+    fn recipient(&self, id: QueueId, content: &Content<'_>) -> Option<RunRecipient> {
         let queue = self.queues.table.get(id)?;
-        if !queue.ready.is_empty() {
-            return None;
-        }
-        // What a queue does with messages that wait does not matter here.
+        // What a queue does with messages that wait does not matter to one that passes.
         if let Some(features) = &queue.features
             && (features.is_federated || features.refuses(&queue.ready, content))
         {
             return None;
         }
-        queue.consumers.only_active()
+        if !queue.ready.is_empty() {
+            return Some(RunRecipient::Queue);
+        }
+        queue.consumers.only_active().map(RunRecipient::Consumer)
     }
 
-    /// Whether the store gets the persistent messages that a queue passes to a consumer.
+    /// How many of so many messages like this one may be added to a queue in which others wait, so that nothing follows from that:
+    /// none dies, no publisher is throttled or blocked, nothing leaves the memory.
+    fn room_to_wait<E: Effects>(&self, id: QueueId, content: &Content<'_>, most: usize, fx: &E) -> usize {
+        let Some(queue) = self.queues.table.get(id).filter(|queue| !queue.ready.has_pages()) else { return 0 };
+        let room = queue.features.as_ref().map_or(usize::MAX, |features| features.room(&queue.ready, content));
+        let bytes_each = content.bytes() as u64 + MESSAGE_OVERHEAD_BYTES;
+        let most = most.min(room);
+        let bytes = self.flow.room_to_wait(queue, most as u64 * bytes_each, &self.channels, self.now_us, fx);
+        let bytes = bytes.min(self.queues.housekeeping.room_in_memory());
+        usize::try_from(bytes / bytes_each).map_or(most, |room| room.min(most))
+    }
+
+    /// Whether the store gets the persistent messages that a queue takes.
     #[inline]
-    fn is_appended(&self, id: QueueId, consumer: ConsumerRef) -> bool {
-        self.queues.table.get(id).is_some_and(|queue| queue.uid.is_some()) && !self.takes_at_once(consumer)
+    fn is_appended(&self, id: QueueId, recipient: RunRecipient) -> bool {
+        let takes_at_once = matches!(recipient, RunRecipient::Consumer(consumer) if self.takes_at_once(consumer));
+        self.queues.table.get(id).is_some_and(|queue| queue.uid.is_some()) && !takes_at_once
     }
 
     /// Whether a consumer has what it is sent without an acknowledgement, and before anything else happens.
@@ -124,7 +160,7 @@ impl Dispatcher {
         let takes_at_once = self.takes_at_once(consumer);
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         let messages = bodies.len();
-        self.work.draw(messages * work_of(content));
+        self.work.draw(messages * work_of(content, RunRecipient::Consumer(consumer)));
         let level = queue.features.as_ref().map_or(0, |features| features.level(content));
         let first = queue.ready.bypass(level, messages);
         queue.stats.publish += messages as u64;
@@ -153,10 +189,47 @@ impl Dispatcher {
             }
         }
     }
+
+    /// Adds a run to a queue, in which all of it may wait.
+    fn add_run<E: Effects>(
+        &mut self,
+        id: QueueId,
+        content: &Content<'_>,
+        bodies: BodyRun<'_>,
+        lists: &mut RunLists,
+        is_last: bool,
+        fx: &mut E,
+    ) {
+        let Some(queue) = self.queues.table.get_mut(id) else { return };
+        self.work.draw(bodies.len() * work_of(content, RunRecipient::Queue));
+        let level = queue.features.as_ref().map_or(0, |features| features.level(content));
+        queue.stats.publish += bodies.len() as u64;
+        queue.note_change(&mut self.queues.changes);
+        if lists.kept.is_empty() {
+            content.keep_all(bodies, &mut lists.kept, fx.pool());
+        }
+        let uid = queue.uid.filter(|_| content.is_persistent());
+        let housekeeping = &mut self.queues.housekeeping;
+        if let Some(uid) = uid {
+            lists.append = Some(fx.append_run(uid, queue.ready.next_position(level), &lists.kept));
+        }
+        let mut add = |message: Message| {
+            housekeeping.note_waiting(&message);
+            queue.ready.push(level, message);
+        };
+        match is_last {
+            true => lists.kept.drain(..).for_each(&mut add),
+            false => lists.kept.iter().cloned().for_each(&mut add),
+        }
+        housekeeping.after_run(queue, level);
+    }
 }
 
 /// Units of work of a message in one queue: as many as one that comes alone draws.
 #[inline]
-fn work_of(content: &Content<'_>) -> usize {
-    1 + content.copying_work()
+fn work_of(content: &Content<'_>, recipient: RunRecipient) -> usize {
+    match recipient {
+        RunRecipient::Consumer(_) => 1 + content.copying_work(),
+        RunRecipient::Queue => 1,
+    }
 }

@@ -1,6 +1,8 @@
 //! Runs of publishes: clients, counts and budgets see the same as if each message had come alone.
 
+mod letter_runs;
 mod model;
+mod waiting_runs;
 
 use crate::durability::declare_durable;
 use crate::world::{BrokerWorld, WorldConnection};
@@ -138,7 +140,8 @@ fn a_prefetch_count_ends_a_run_and_the_rest_waits() {
         prefetch(&mut world, consumer, 4, global);
         consume(&mut world, consumer, "q", "c", false);
         world.sent(consumer);
-        assert_eq!(publish_all(&mut world, publisher, PLAIN, true), PublishedRun { published: 10, in_runs: 3 });
+        // One finds out that the consumer takes no more, and those behind it wait as a run.
+        assert_eq!(publish_all(&mut world, publisher, PLAIN, true), PublishedRun { published: 10, in_runs: 3 + 5 });
         assert_eq!(world.sent(consumer), bodies("c", 1, 0..4));
         ack(&mut world, consumer, 4, true);
         assert_eq!(world.sent(consumer), bodies("c", 5, 4..8));
@@ -368,7 +371,7 @@ fn a_consumer_of_another_shard_gets_no_more_of_a_run_than_it_accepts() {
     prefetch(&mut world, consumer, 4, false);
     consume(&mut world, consumer, "d", "c", false);
     world.sent(consumer);
-    assert_eq!(publish_all(&mut world, owner, TO_D, true).in_runs, 3, "its window");
+    assert_eq!(publish_all(&mut world, owner, TO_D, true).in_runs, 3 + 5, "its window, and what waits");
     assert_eq!(world.sent(consumer), bodies("c", 1, 0..4));
     ack(&mut world, consumer, 4, true);
     assert_eq!(world.sent(consumer), bodies("c", 5, 4..8));

@@ -4,6 +4,7 @@
 use super::{PublishedRun, RepeatedPublish, bind_fanout, publish_all};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, short};
+use broker::ConnectionSlot;
 use proptest::prelude::*;
 use wire::method::{basic, confirm, queue, tx};
 use wire::{ChannelNumber, DeliveryTag, Properties, ShortString, Table, TableRef, Value};
@@ -21,11 +22,22 @@ fn queues() -> Vec<(&'static str, Table, bool)> {
         ("refusing", refusing, false),
         ("levels", number("x-max-priority", 3), false),
         ("expiring", number("x-message-ttl", 5), false),
+        ("dying", dead_letters(number("x-message-ttl", 3), "", "a"), false),
+        ("dying-durable", dead_letters(number("x-message-ttl", 2), "ab-durable", ""), true),
+        ("burying", dead_letters(number("x-max-length", 2), "abc", ""), false),
+        ("cycle", dead_letters(number("x-message-ttl", 2), "", "cycle-back"), false),
+        ("cycle-back", dead_letters(number("x-max-length", 1), "", "cycle"), false),
     ]
 }
 
+/// The arguments of a queue whose dead letters go to an exchange, with another routing key.
+fn dead_letters(table: Table, exchange: &str, routing_key: &str) -> Table {
+    let table = table.with("x-dead-letter-exchange", Value::text(exchange)).expect("a short name");
+    table.with("x-dead-letter-routing-key", Value::text(routing_key)).expect("a short name")
+}
+
 /// What is published to: exchange and routing key.
-const TARGETS: [(&str, &str); 13] = [
+const TARGETS: [(&str, &str); 19] = [
     ("", "a"),
     ("", "a"),
     ("", "b"),
@@ -34,6 +46,12 @@ const TARGETS: [(&str, &str); 13] = [
     ("", "refusing"),
     ("", "levels"),
     ("", "expiring"),
+    ("", "dying"),
+    ("", "dying"),
+    ("", "dying-durable"),
+    ("", "burying"),
+    ("", "cycle"),
+    ("", "cycle-back"),
     ("", "nowhere"),
     ("abc", ""),
     ("abc", ""),
@@ -171,8 +189,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(as_runs: bool, work_per_turn: u32) -> Side {
-        Side::with(as_runs, BrokerWorld::with_work(work_per_turn), 0)
+    fn new(as_runs: bool, work_per_turn: u32, queue_bytes_max: u64) -> Side {
+        Side::with(as_runs, BrokerWorld::with_budgets(work_per_turn, queue_bytes_max), 0)
     }
 
     /// The queues and their consumers are of the first shard, the publisher of another.
@@ -182,6 +200,9 @@ impl Side {
 
     fn with(as_runs: bool, mut world: BrokerWorld, of_publisher: usize) -> Side {
         world.switch_stores_on();
+        for (_, recorder) in &mut world.shards {
+            (recorder.delivers_singly, recorder.heads) = (!as_runs, Some(Vec::new()));
+        }
         let owner = world.connect(0, 1);
         let publisher = if of_publisher == 0 { owner } else { world.connect(of_publisher, 1) };
         let consumers = std::array::from_fn(|at| world.connect(0, at as u32 + 2));
@@ -292,6 +313,14 @@ impl Side {
         all.map(|at| self.world.sent(at)).collect()
     }
 
+    /// What the deliveries of each connection since the last look said beside their bodies.
+    fn heads(&mut self) -> Vec<(ConnectionSlot, String)> {
+        let heads = self.world.shards[0].1.heads.as_mut().map(std::mem::take);
+        let mut heads = heads.unwrap_or_default();
+        heads.sort_by_key(|&(slot, _)| slot);
+        heads
+    }
+
     /// What consumers have been sent since the last look.
     fn consumed(&mut self) -> Vec<String> {
         self.consumers.map(|at| self.world.sent(at)).into()
@@ -309,6 +338,10 @@ impl Side {
         // What a run waits for it is told to behind all of it.
         let told = self.world.stored(0);
         let (awaited, stored): (Vec<&str>, Vec<&str>) = told.split(" | ").partition(|told| told.starts_with("await"));
+        // What a run of dead letters comes from is forgotten behind all of it.
+        let (forgotten, stored): (Vec<&str>, Vec<&str>) =
+            stored.into_iter().partition(|told| told.starts_with("forget"));
+        let forgotten: Vec<String> = forgotten.into_iter().flat_map(each_forgotten).collect();
         let live = self.world.live(0);
         let broker = &mut self.world.shards[0].0;
         broker.observer().start();
@@ -321,8 +354,19 @@ impl Side {
             reports.push(format!("{report:#?}"));
         }
         let (stats, counters, census) = (broker.observer().stats(), broker.counters(), broker.census());
-        format!("{stats:#?}\n{counters:#?}\n{census:#?}\n{}\n{stored:?}\n{awaited:?}\n{live}", reports.join("\n"))
+        format!(
+            "{stats:#?}\n{counters:#?}\n{census:#?}\n{}\n{stored:?}\n{forgotten:?}\n{awaited:?}\n{live}",
+            reports.join("\n")
+        )
     }
+}
+
+/// Each message of those that the store was told to forget together.
+fn each_forgotten(told: &str) -> Vec<String> {
+    let (first, count) = told.rsplit_once('+').expect("how many are forgotten");
+    let (queue, number) = first.rsplit_once(['@', ':']).expect("the place of the first");
+    let [number, count] = [number, count].map(|number| number.parse::<u64>().expect("a number"));
+    (number..number + count).map(|number| format!("{queue}:{number}")).collect()
 }
 
 proptest! {
@@ -332,8 +376,9 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         first in prop::array::uniform3((prop::sample::select(vec![0_u16, 0, 3, 20]), any::<bool>(), any::<bool>())),
         work_per_turn in prop::sample::select(vec![30_u32, 100, 1_000, 32_768]),
+        queue_bytes_max in prop::sample::select(vec![2_500_u64, u64::MAX, u64::MAX]),
     ) {
-        let [mut single, mut runs] = [false, true].map(|as_runs| Side::new(as_runs, work_per_turn));
+        let [mut single, mut runs] = [false, true].map(|as_runs| Side::new(as_runs, work_per_turn, queue_bytes_max));
         for (number, step) in first_consumers(first).chain(steps).enumerate() {
             let step = &step;
             let (expected, published) = (single.carry_out(step), runs.carry_out(step));
@@ -342,8 +387,9 @@ proptest! {
             }
             prop_assert_eq!(published, expected, "step {}: {:?}", number, step);
             prop_assert_eq!(runs.sent(), single.sent(), "step {}: {:?}", number, step);
+            prop_assert_eq!(runs.heads(), single.heads(), "step {}: {:?}", number, step);
         }
-        prop_assert_eq!(single.in_runs, 0);
+        prop_assert_eq!(single.in_runs + single.world.shards[0].1.delivered_in_runs, 0);
         prop_assert_eq!(runs.counted(), single.counted());
     }
 

@@ -16,7 +16,7 @@ use recorded_pages::RecordedPages;
 use recorded_store::RecordedStore;
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{ChannelNumber, DeliveryTag, Method, RawProperties};
+use wire::{BodyRun, ChannelNumber, DeliveryTag, Method, RawProperties};
 
 /// The effects of one shard's broker.
 pub struct EffectRecorder {
@@ -31,6 +31,10 @@ pub struct EffectRecorder {
     pub capacity: Option<usize>,
     /// Deliveries for which an output has capacity; those of the others have it for any number.
     pub room: BTreeMap<ConnectionSlot, usize>,
+    /// Every delivery comes alone.
+    pub delivers_singly: bool,
+    /// Deliveries that came in runs.
+    pub delivered_in_runs: usize,
     /// Connections that were resumed.
     pub resumed: Vec<ConnectionSlot>,
     /// Admin requests.
@@ -43,6 +47,8 @@ pub struct EffectRecorder {
     pub origins: Vec<String>,
     /// The properties of the last delivery.
     pub delivered_properties: Vec<u8>,
+    /// Exchange, routing key and properties of each delivery, if they are wanted.
+    pub heads: Option<Vec<(ConnectionSlot, String)>>,
     /// The last version that was journaled, if definitions are.
     pub journal: Option<u64>,
     /// The store of the shard, which is off.
@@ -90,13 +96,26 @@ impl Effects for EffectRecorder {
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
         self.delivered_properties = delivery.content.properties.to_vec();
+        if let Some(heads) = &mut self.heads {
+            let Content { exchange, routing_key, properties, .. } = delivery.content;
+            let head = [exchange, routing_key, properties].map(<[u8]>::escape_ascii);
+            heads.push((slot, head.map(|part| part.to_string()).join("/")));
+        }
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
         self.record(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
     fn accepted_deliveries(&self, slot: ConnectionSlot, _: &Delivery<'_>, most: usize) -> usize {
         // The room that all outputs share is looked at for each delivery.
         let room = self.room.get(&slot).copied().unwrap_or(usize::MAX);
-        if self.has_capacity(slot) && self.capacity.is_none() { room.min(most) } else { 0 }
+        let is_run = self.has_capacity(slot) && self.capacity.is_none() && !self.delivers_singly;
+        if is_run { room.min(most) } else { 0 }
+    }
+    fn deliver_run(&mut self, slot: ConnectionSlot, channel: ChannelNumber, first: Delivery<'_>, bodies: BodyRun<'_>) {
+        self.delivered_in_runs += bodies.len();
+        for (tag, body) in (first.tag.0..).map(DeliveryTag).zip(bodies.iter()) {
+            let content = Content { body: BodyRef::Small(body), ..first.content };
+            self.deliver(slot, channel, Delivery { tag, content, ..first });
+        }
     }
     fn get_ok(
         &mut self,
@@ -253,10 +272,15 @@ impl BrokerWorld {
 
     /// A broker of one shard whose turns have such a budget.
     pub fn with_work(work_per_turn: u32) -> BrokerWorld {
+        BrokerWorld::with_budgets(work_per_turn, u64::MAX)
+    }
+
+    /// The same with a queue limit in bytes.
+    pub fn with_budgets(work_per_turn: u32, queue_bytes_max: u64) -> BrokerWorld {
         BrokerWorld::with_options(1, CatalogLimits::default(), |shard| BrokerOptions {
             shard,
             shards: 1,
-            queue_bytes_max: u64::MAX,
+            queue_bytes_max,
             epoch_unix_s: 1_000_000_000,
             work_per_turn,
             consumer_timeout_ms: 0,
@@ -286,12 +310,15 @@ impl BrokerWorld {
                 blocked: BTreeSet::new(),
                 capacity: None,
                 room: BTreeMap::new(),
+                delivers_singly: false,
+                delivered_in_runs: 0,
                 resumed: Vec::new(),
                 requests: Vec::new(),
                 stamps: Vec::new(),
                 properties: Vec::new(),
                 origins: Vec::new(),
                 delivered_properties: Vec::new(),
+                heads: None,
                 journal: None,
                 store: RecordedStore::default(),
                 pages: RecordedPages::default(),
