@@ -163,7 +163,7 @@ mod tests {
         let (options, begun, _) = options(&config, &MACHINE, 1, "here", None).expect("sound");
         assert_eq!(begun.users().count(), 1);
         assert_eq!(options.session, SessionLimits::default());
-        assert_eq!(options.moves, MoveOptions::default());
+        assert_eq!(options.moves, shard::MoveOptions::default());
         assert_eq!(options.listen_options, link::ListenOptions::default());
         assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));
         assert_eq!(options.definitions.len(), 3);
