@@ -36,10 +36,10 @@ use wire::{ChannelNumber, DeliveryTag};
 
 /// The broker core of one shard.
 pub struct Broker {
-    identity: ShardIdentity,
-    sessions: Sessions,
-    definitions: Definitions,
-    data: DataPlane,
+    pub(crate) identity: ShardIdentity,
+    pub(crate) sessions: Sessions,
+    pub(crate) definitions: Definitions,
+    pub(crate) data: DataPlane,
     early: EarlyPublishes,
     ack_timeouts: AckTimeouts,
     access_review: AccessReview,

@@ -512,6 +512,7 @@ impl Channels {
     }
 }
 
+mod channel_moves;
 mod run_deliveries;
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::{AppendResult, Effects};
 use crate::ids::{PublishKey, QueuePosition, ShardIdentity, StoredPosition};
 use crate::limits::{DELAYED_MESSAGES_MAX, DELAYED_PER_CHECK};
+use crate::mail_tally::MailTally;
 use crate::message::{BodyRef, Content, Message};
 use crate::queue_timers::TimerTarget;
 use crate::shard_message::{ShardMessage, ShardPayload};
@@ -68,6 +69,7 @@ pub(crate) struct Forwarder {
     pub stamps: MessageStamps,
     /// Messages that no queue took.
     pub unroutable: u64,
+    pub mail_tally: MailTally,
 }
 
 impl Forwarder {
@@ -78,6 +80,7 @@ impl Forwarder {
             released: None,
             stamps: MessageStamps::new(identity.shard),
             unroutable: 0,
+            mail_tally: MailTally::default(),
         }
     }
 
@@ -100,6 +103,7 @@ impl Forwarder {
         match &*route.queues {
             [] => {}
             [only] if !self.identity.is_home(only.home) => {
+                self.mail_tally.note(only.home, 1, content.body.len());
                 send_publish(only.home, std::iter::once(only.id), content, &mut kept, publish.is_some(), fx);
                 result.await_shard(only.home, publish, confirms);
             }

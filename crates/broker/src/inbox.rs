@@ -232,6 +232,13 @@ impl<'a> Inbox<'a> {
             ShardMessage::DefinitionOutcome { requester, result } => {
                 self.requests.on_definition_outcome(requester, result, fx);
             }
+            // Early publishes of that shard are not carried out.
+            ShardMessage::Fence(_) if self.early.is_waiting(from) => return Some(message),
+            ShardMessage::Fence(fence) => {
+                let version = self.control().definitions.version();
+                fx.batch(from).push(ShardMessage::FenceReached { fence, version });
+            }
+            ShardMessage::FenceReached { fence, version } => self.control().sessions.note_fence(fence, from, version),
         }
         None
     }

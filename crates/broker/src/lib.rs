@@ -61,12 +61,14 @@ mod early_publishes;
 mod effects;
 mod expiration;
 mod features;
+mod fence;
 mod flow_control;
 mod forwarder;
 mod ids;
 mod inbox;
 mod ledger;
 pub mod limits;
+mod mail_tally;
 mod memory_growth;
 mod message;
 mod message_stats;
@@ -104,12 +106,14 @@ mod rollback;
 mod run_dispatch;
 mod run_lists;
 mod session_channels;
+mod session_moves;
 mod session_state;
 mod sessions;
 mod settled_run;
 mod shard_answers;
 mod shard_message;
 mod stamps;
+mod subscription;
 #[cfg(test)]
 mod test_effects;
 mod transaction;
@@ -130,6 +134,7 @@ pub use direct_reply::ReplyAddress;
 pub use effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
 pub use ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
 pub use ledger::OldestDelivery;
+pub use mail_tally::MailTally;
 pub use memory_growth::MemoryUse;
 pub use message::{BodyRef, Content, Message};
 pub use message_stats::{ChannelStats, DeathStats, ExchangeStats, QueueStats, ShardStats};
@@ -142,5 +147,6 @@ pub use reports::{
     BrokerReport, ChannelReport, ConsumerId, ConsumerReport, ExchangeReport, HeldTotals, QueueHold, QueueReport,
     ReportPart, SessionReport,
 };
+pub use session_moves::{MovedSession, SessionMobility};
 pub use session_state::{ClientCapabilities, ReadControl, SessionLogin};
 pub use shard_message::{ShardBatch, ShardMessage};

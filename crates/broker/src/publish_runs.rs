@@ -84,6 +84,9 @@ impl Publishing<'_> {
         let messages = delivered as u64;
         self.data.published += messages;
         self.data.body_sizes.record_alike(bodies.body_bytes(), messages);
+        if let Some(shard) = sent_to {
+            self.data.forwarder.mail_tally.note(shard, messages, bodies.body_bytes());
+        }
         let dispatcher = &mut self.data.dispatcher;
         let append = dispatcher.run_lists.append;
         let Some((channel, counts)) = dispatcher.channels.get_with_counts(key) else { return delivered };

@@ -5,7 +5,7 @@ use crate::ids::{ConsumerKey, QueuePosition, RemoteConsumerKey};
 use crate::limits::REMOTE_WINDOW_BYTES;
 use crate::message::{BodyRef, Content};
 use crate::paged_slot_map::PagedSlotMap;
-use crate::shard_message::Subscription;
+use crate::subscription::Subscription;
 use catalog::{QueueId, ShardId};
 use hashbrown::HashMap;
 use wire::BodyRun;
@@ -149,7 +149,7 @@ mod tests {
     use super::RemoteConsumers;
     use crate::ids::ConsumerKey;
     use crate::limits::REMOTE_WINDOW_BYTES;
-    use crate::shard_message::Subscription;
+    use crate::subscription::Subscription;
     use catalog::ShardId;
 
     #[test]

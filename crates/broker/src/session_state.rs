@@ -1,6 +1,7 @@
 //! The broker's state of one connection: who it is, its channels, the command it waits for, and why it may not be read.
 
 use crate::deferred_work::{ConnectionEnd, DeferredKey};
+use crate::fence::Fence;
 use crate::ids::{ChannelKey, ConsumerKey, SessionIdentity};
 use crate::session_channels::SessionChannels;
 use catalog::{Definition, QueueId, Refusal, SessionId, UserId, VhostId};
@@ -147,6 +148,8 @@ pub(crate) struct SessionState {
     pub link: Option<u32>,
     /// Another broker has made it to push messages, or says so.
     pub pushes: bool,
+    /// It is about to leave this shard.
+    pub fence: Option<Fence>,
 }
 
 impl SessionState {
@@ -169,6 +172,7 @@ impl SessionState {
             is_link: false,
             link: None,
             pushes: false,
+            fence: None,
         }
     }
 

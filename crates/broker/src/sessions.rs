@@ -3,6 +3,7 @@
 use crate::channel::not_open;
 use crate::deferred_work::{DeferredLists, DeferredWork};
 use crate::effects::Effects;
+use crate::fence::FenceId;
 use crate::ids::{ChannelKey, ConnectionSlot, SessionIdentity};
 use crate::limits::{NOTICE_WORK, PLACES_PER_WORK};
 use crate::publisher_release::{PublisherRelease, ReleaseCause};
@@ -72,6 +73,11 @@ impl Sessions {
 
     /// A connection has logged in and opened its virtual host.
     pub fn open(&mut self, slot: ConnectionSlot, login: SessionLogin, vhost_is_full: bool) {
+        self.insert(slot, Box::new(SessionState::new(login, vhost_is_full)));
+        self.opened += 1;
+    }
+
+    fn insert(&mut self, slot: ConnectionSlot, session: Box<SessionState>) {
         let index = slot.index();
         if self.table.len() <= index {
             if self.to_review > 0 {
@@ -80,14 +86,31 @@ impl Sessions {
             self.table.resize_with(index + 1, || None);
         }
         assert!(self.table[index].is_none(), "the slot's earlier connection was closed");
-        self.table[index] = Some(Box::new(SessionState::new(login, vhost_is_full)));
-        self.opened += 1;
+        self.table[index] = Some(session);
     }
 
     pub fn close(&mut self, slot: ConnectionSlot) -> Option<Box<SessionState>> {
         let session = self.table.get_mut(slot.index())?.take()?;
         self.closed += 1;
         Some(session)
+    }
+
+    /// Takes the session of a connection that leaves this shard: it goes on elsewhere.
+    pub fn depart(&mut self, slot: ConnectionSlot) -> Option<Box<SessionState>> {
+        self.table.get_mut(slot.index())?.take()
+    }
+
+    /// A session comes from another shard.
+    pub fn arrive(&mut self, slot: ConnectionSlot, session: Box<SessionState>) {
+        self.insert(slot, session);
+    }
+
+    /// Another shard has answered a fence, whose connection may be gone.
+    pub fn note_fence(&mut self, fence: FenceId, from: ShardId, version: u64) {
+        let session = self.get_mut(fence.session.slot).filter(|session| session.identity.session == fence.session);
+        if let Some(asked) = session.and_then(|session| session.fence.as_mut()) {
+            asked.answer(fence.number, from, version);
+        }
     }
 
     /// A session, which is new, is of a link to another broker.

@@ -2,10 +2,12 @@
 //!
 //! Small AMQP messages are copied into the bytes of their batch; those that differ in their bodies alone share one head.
 
+use crate::fence::FenceId;
 use crate::ids::{ConsumerKey, QueuePosition};
 use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX, PACKED_MESSAGES_MAX};
 use crate::message::{BodyRef, Content, Message};
 use crate::queue_entry::QueueEntry;
+use crate::subscription::Subscription;
 use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,19 +41,6 @@ pub enum QueueRequest {
     /// Whether a channel consumes direct replies at this address.
     ReplyConsumer(crate::direct_reply::ReplyAddress),
     Cancel(ConsumerKey),
-}
-
-/// What a queue must know of a new consumer.
-#[derive(Debug, Clone)]
-pub struct Subscription {
-    /// Its key in the table of its own shard.
-    pub consumer: ConsumerKey,
-    pub no_ack: bool,
-    pub exclusive: bool,
-    /// Higher ones are served first (RabbitMQ extension).
-    pub priority: i32,
-    /// Messages that it may be sent at first.
-    pub credit_messages: u32,
 }
 
 /// The response to a [`QueueRequest`].
@@ -231,6 +220,13 @@ pub enum ShardMessage {
     DirectReply {
         address: crate::direct_reply::ReplyAddress,
         message: Message,
+    },
+    /// Asks for an answer once all that was sent before is carried out.
+    Fence(FenceId),
+    /// The answer, with the changes of definitions that the shard has made.
+    FenceReached {
+        fence: FenceId,
+        version: u64,
     },
 }
 

@@ -3,6 +3,7 @@
 mod durability;
 mod features;
 mod journal;
+mod moves;
 mod paging;
 mod runs;
 mod stats;

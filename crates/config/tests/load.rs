@@ -103,6 +103,7 @@ fn every_setting_is_set_by_every_source() {
             "store_sync" => ("never", "\"never\""),
             "segment_bytes" | "store_scrub_rate" => ("4194304", "4194304"),
             "idle_processors" => ("poll", "\"poll\""),
+            "connections_follow_queues" => ("false", "false"),
             _ => ("7", "7"),
         };
         assert_ne!(setting.default_value().to_toml(), toml, "{}", setting.name);

@@ -12,7 +12,7 @@ use config::{BrokerConfig, ConfigError, Machine};
 use definitions::Json;
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
-use shard::{ProcessMemory, ServerOptions, StoreOptions};
+use shard::{MoveOptions, ProcessMemory, ServerOptions, StoreOptions};
 use std::time::Duration;
 
 /// Server options of the broker with this name and this store, a catalog with its initial definitions, and the names of those that
@@ -63,6 +63,7 @@ pub fn options(
         connections_max: config.connections_max,
         login_timeout: seconds(config.login_timeout_s),
         spin: Duration::from_micros(config.spin_us.into()),
+        moves: MoveOptions { is_enabled: config.connections_follow_queues, ..MoveOptions::default() },
         idle_processors: match config.idle_processors {
             config::IdleProcessors::Sleep => shard::IdleProcessors::Sleep,
             config::IdleProcessors::Doze => shard::IdleProcessors::Doze,
@@ -162,6 +163,7 @@ mod tests {
         let (options, begun, _) = options(&config, &MACHINE, 1, "here", None).expect("sound");
         assert_eq!(begun.users().count(), 1);
         assert_eq!(options.session, SessionLimits::default());
+        assert_eq!(options.moves, shard::MoveOptions::default());
         assert_eq!(options.listen_options, link::ListenOptions::default());
         assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));
         assert_eq!(options.definitions.len(), 3);

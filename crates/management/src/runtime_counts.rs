@@ -23,6 +23,9 @@ pub struct ShardCounts {
     pub message_bytes: u64,
     pub waiting_bytes: u64,
     pub connections: u64,
+    /// Connections that have left for the shard of the queue that they use, and those that could not.
+    pub connections_moved: u64,
+    pub moves_given_up: u64,
 }
 
 /// A count since the start that whoever counts has named.

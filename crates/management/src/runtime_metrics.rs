@@ -16,7 +16,7 @@ pub const GROUP: &str = "harrier_metrics";
 type ShardValue = fn(&ShardCounts) -> f64;
 type LinkValue = fn(&LiveFederationLink) -> f64;
 
-const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 10] = [
+const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 12] = [
     ("harrier_shard_busy_seconds_total", Counter, "Time in which the thread of a shard worked", |of| {
         seconds(of.busy_ns)
     }),
@@ -42,6 +42,15 @@ const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 10] = [
         of.waiting_bytes as f64
     }),
     ("harrier_shard_connections", Gauge, "Connections that a shard serves", |of| of.connections as f64),
+    (
+        "harrier_shard_connections_moved_total",
+        Counter,
+        "Connections that have left a shard for that of the queue which they use",
+        |of| of.connections_moved as f64,
+    ),
+    ("harrier_shard_moves_given_up_total", Counter, "Connections that were about to do so, and stayed", |of| {
+        of.moves_given_up as f64
+    }),
 ];
 
 const LINK_FAMILIES: [(&str, MetricKind, &str, LinkValue); 6] = [

@@ -10,6 +10,8 @@ struct ConnectionCount(AtomicU32);
 /// Connection counts of all threads, and the stop flag.
 pub struct ReactorState {
     connections: Box<[ConnectionCount]>,
+    /// Those of all threads: what the limit holds for. A connection that moves is among them all the time.
+    total: AtomicU32,
     connections_max: u32,
     stopping: AtomicBool,
 }
@@ -18,7 +20,7 @@ impl ReactorState {
     /// State of `threads` threads, which together may have `connections_max` connections.
     pub fn new(threads: u16, connections_max: u32) -> Self {
         let connections = (0..threads).map(|_| ConnectionCount::default()).collect();
-        ReactorState { connections, connections_max, stopping: AtomicBool::new(false) }
+        ReactorState { connections, total: AtomicU32::new(0), connections_max, stopping: AtomicBool::new(false) }
     }
 
     pub fn threads(&self) -> u16 {
@@ -28,38 +30,51 @@ impl ReactorState {
     /// Chooses the thread with the fewest connections and counts one more for it; `None` if the limit is reached.
     pub fn assign_connection(&self) -> Option<u16> {
         let counts = self.connections.iter().map(|count| count.0.load(Ordering::Relaxed));
-        let (total, fewest) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, fewest), (thread, count)| {
-            (total.saturating_add(count), if count < fewest.1 { (thread, count) } else { fewest })
-        });
-        if total >= self.connections_max {
-            return None;
-        }
-        self.connections[fewest.0].0.fetch_add(1, Ordering::Relaxed);
-        Some(fewest.0 as u16)
+        let (fewest, _) = counts.enumerate().min_by_key(|&(_, count)| count)?;
+        let thread = fewest as u16;
+        self.add_connection(thread).then_some(thread)
     }
 
     /// Counts a connection that a thread got without the listeners; false if the limit is reached.
     pub fn add_connection(&self, thread: u16) -> bool {
-        let has_capacity = self.connections() < self.connections_max;
+        let next = |total: u32| (total < self.connections_max).then(|| total + 1);
+        let has_capacity = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
         if has_capacity {
-            self.connections[usize::from(thread)].0.fetch_add(1, Ordering::Relaxed);
+            self.count(thread).fetch_add(1, Ordering::Relaxed);
         }
         has_capacity
     }
 
+    /// A connection leaves one thread for another.
+    pub fn move_connection(&self, from: u16, to: u16) {
+        self.count(to).fetch_add(1, Ordering::Relaxed);
+        self.count(from).fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// A connection of `thread` has ended.
     pub fn connection_closed(&self, thread: u16) {
-        self.connections[usize::from(thread)].0.fetch_sub(1, Ordering::Relaxed);
+        self.count(thread).fetch_sub(1, Ordering::Relaxed);
+        self.total.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// `thread` has ended, and its connections with it.
     pub fn thread_ended(&self, thread: u16) {
-        self.connections[usize::from(thread)].0.store(0, Ordering::Relaxed);
+        let ended = self.count(thread).swap(0, Ordering::Relaxed);
+        self.total.fetch_sub(ended, Ordering::Relaxed);
+    }
+
+    fn count(&self, thread: u16) -> &AtomicU32 {
+        &self.connections[usize::from(thread)].0
+    }
+
+    /// Connections of one thread.
+    pub fn connections_of(&self, thread: u16) -> u32 {
+        self.count(thread).load(Ordering::Relaxed)
     }
 
     /// Connections of all threads.
     pub fn connections(&self) -> u32 {
-        self.connections.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+        self.total.load(Ordering::Relaxed)
     }
 
     /// Sets the stop flag. It wakes nobody; see [`Stopper::stop`](crate::Stopper::stop).
@@ -88,5 +103,8 @@ mod tests {
         assert_eq!((state.connections(), state.assign_connection()), (4, Some(0)));
         state.thread_ended(1);
         assert_eq!((state.connections(), state.assign_connection()), (3, Some(1)));
+        state.move_connection(2, 0);
+        assert_eq!([0, 1, 2].map(|thread| state.connections_of(thread)), [3, 1, 0]);
+        assert_eq!((state.connections(), state.assign_connection()), (4, Some(2)), "one that moves is counted once");
     }
 }

@@ -137,6 +137,8 @@ pub struct Inbound {
     /// Bytes of contents put together here that were copied on the way to their place.
     copied_bytes: u64,
     passed_over: PassedOver,
+    /// Bytes of the frame of the last method on a channel.
+    method_frame_bytes: u32,
 }
 
 impl Inbound {
@@ -177,6 +179,7 @@ impl Inbound {
             lending: BodyBufferLoan::default(),
             copied_bytes: 0,
             passed_over: PassedOver::default(),
+            method_frame_bytes: 0,
         };
         inbound.set_frame_bytes_max(frame_bytes_max, frame_bytes_max);
         inbound
@@ -389,6 +392,12 @@ impl Inbound {
         let method_bytes = CONTENT_ARGUMENTS_BYTES_MAX + METHOD_ID_BYTES;
         let content_bytes = method_bytes + WAITED_HEADER_BYTES_MAX as usize + LARGE_BODY_BYTES;
         content_bytes.max(self.whole_payload_bytes_max as usize) + 3 * FRAME_OVERHEAD_BYTES
+    }
+
+    /// Bytes of the frame of the last `Event::Method` on a channel. An owner that does not carry it out yet presents these again:
+    /// what came before it in the input is taken.
+    pub fn method_frame_bytes(&self) -> usize {
+        self.method_frame_bytes as usize
     }
 
     /// What the peer says it understands: known to a server after `Login`, to a client after `Start`.

@@ -51,7 +51,7 @@ impl AccessReview {
 }
 
 /// Why the user of a connection may not use its virtual host any more.
-fn revoked_access(slot: ConnectionSlot, sessions: &Sessions) -> Option<Refusal> {
+pub(crate) fn revoked_access(slot: ConnectionSlot, sessions: &Sessions) -> Option<Refusal> {
     let ConnectionPhase::Open { user, vhost } = sessions.connections.get(slot)?.phase else { return None };
     sessions.broker.catalog().revoked_access(user, vhost)
 }

@@ -3,9 +3,10 @@
 use crate::connection_limits::Reservation;
 use crate::connection_traffic::ConnectionTraffic;
 use crate::link_id::FederationLinkId;
+use crate::move_state::MoveState;
 use crate::tokens::TokenOwner;
 use broker::{ChangeList, ConnectionSlot};
-use catalog::{UserId, VhostId};
+use catalog::{SessionId, UserId, VhostId};
 use link::{FilledMemory, Link};
 use session::{BodyRoom, Heartbeat, Inbound, Tuning};
 use slab::Pool;
@@ -103,6 +104,10 @@ pub(crate) struct Connection {
     pub body_room: BodyRoom,
     /// Its timer; timer entries of other times are outdated.
     pub timer_at: Option<Instant>,
+    /// Where it belongs, and its way there.
+    pub moves: MoveState,
+    /// The id that it had on its first shard, if it has moved: its name may have it.
+    pub first_id: Option<SessionId>,
 }
 
 /// Connections that a reader of reports does not know as they are, by slot and serial number.
@@ -155,6 +160,8 @@ impl Connection {
             closes_link: None,
             body_room: BodyRoom::default(),
             timer_at: None,
+            moves: MoveState::default(),
+            first_id: None,
         }
     }
 

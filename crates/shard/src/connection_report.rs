@@ -111,7 +111,7 @@ impl Sessions {
         let subject = certificate.and_then(|certificate| certificate.identity(CertificateIdentity::DistinguishedName));
         Some(ConnectionReport {
             id,
-            name: connection_name(peer, id),
+            name: connection_name(peer, connection.first_id.unwrap_or(id)),
             peer_address: peer.address.clone(),
             local_address: peer.local_address.clone(),
             transport: connection.link.capabilities().name,

@@ -6,7 +6,7 @@
 use crate::abort_text::abort_reason;
 use crate::access_review::AccessReview;
 use crate::connection::ConnectionPhase;
-use crate::effects::ShardEffects;
+use crate::event_dispatch::dispatch_event;
 use crate::event_outcome::EventOutcome;
 use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
@@ -14,19 +14,17 @@ use crate::limits::{
     BACKLOG_FLUSHES_PER_TICK, FLUSHES_PER_BATCH, RECEIVE_BUFFER_BYTES, SCARCE_RECEIVE_BYTES, TURN_BYTES,
 };
 use crate::link_context::LinkContext;
-use crate::login::{LoginRequest, LoginService};
-use crate::publish_dispatch::{dispatch_publish, dispatch_publish_run};
+use crate::login::LoginService;
 use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
-use crate::shared_state::SharedState;
-use broker::{BodyRef, Broker, ConnectionSlot, Effects, Publish, ReadControl};
+use broker::{ConnectionSlot, Effects};
 use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
-use session::{Body, Event, ProtocolFault};
+use session::ProtocolFault;
 use std::time::Instant;
 use wire::ChannelNumber;
 use wire::Method;
-use wire::method::{basic, connection};
+use wire::method::connection;
 
 /// Reads the connections of a shard, and carries out their events.
 pub(crate) struct Dispatcher {
@@ -195,6 +193,8 @@ impl Dispatcher {
     fn dispatch_events(&mut self, slot: ConnectionSlot, now: Instant) -> bool {
         let mut consumed = 0;
         let mut is_stopped = false;
+        let mut follows = self.sessions.may_follow(slot, now);
+        self.sessions.broker.start_mail_tally();
         let mut is_memory_low = self.is_memory_low_for(slot);
         loop {
             let filled = self.receive_buffer.filled();
@@ -220,7 +220,8 @@ impl Dispatcher {
                         true => connection.inbound.next(&mut input, out, pool),
                     };
                     event.map(|event| {
-                        event.map(|event| dispatch_event(slot, event, &mut left_bytes, broker, effects, shared))
+                        event
+                            .map(|event| dispatch_event(slot, event, follows, &mut left_bytes, broker, effects, shared))
                     })
                 }
                 Some(link) => {
@@ -261,6 +262,15 @@ impl Dispatcher {
                     is_stopped = true;
                     break;
                 }
+                EventOutcome::Follow { to } => {
+                    // It is presented again, here or there.
+                    consumed -= self.method_frame_bytes(slot);
+                    follows = false;
+                    if self.sessions.begin_move(slot, to, now) {
+                        is_stopped = true;
+                        break;
+                    }
+                }
                 other => {
                     self.apply_outcome(slot, other, now);
                     is_memory_low = self.check_memory_growth(slot, now);
@@ -278,7 +288,12 @@ impl Dispatcher {
             self.sessions.effects.copied.bytes_in += connection.inbound.take_copied_bytes();
         }
         self.receive_buffer.consume(consumed);
+        self.sessions.note_mail(slot, now);
         is_stopped
+    }
+
+    fn method_frame_bytes(&self, slot: ConnectionSlot) -> usize {
+        self.sessions.connections.get(slot).map_or(0, |connection| connection.inbound.method_frame_bytes())
     }
 
     /// Whether a connection whose peer has gone, and which must wait, is given up: it would wait for ever, or for nobody.
@@ -315,6 +330,7 @@ impl Dispatcher {
             | EventOutcome::Handled
             | EventOutcome::AcknowledgeEarly
             | EventOutcome::Wait
+            | EventOutcome::Follow { .. }
             | EventOutcome::Gather { .. } => {}
             EventOutcome::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
             EventOutcome::LogIn(request) => self.login.log_in(sessions, slot, request, now),
@@ -504,79 +520,6 @@ impl Dispatcher {
                 Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => {}
             }
         }
-    }
-}
-
-/// Whether a method settles deliveries: the only ones that come as often as messages, and they take no memory.
-#[inline]
-fn is_settlement(method: (u16, u16)) -> bool {
-    matches!(method, basic::Ack::ID | basic::Nack::ID | basic::Reject::ID)
-}
-
-/// Carries out an event of a client as far as the broker core alone is concerned. `left_bytes` tells how much of it is to be
-/// presented again.
-#[inline]
-fn dispatch_event(
-    slot: ConnectionSlot,
-    event: Event<'_>,
-    left_bytes: &mut usize,
-    broker: &mut Broker,
-    effects: &mut ShardEffects,
-    shared: &SharedState,
-) -> EventOutcome {
-    match event {
-        Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
-            let body = match &body {
-                Body::Small(bytes) => BodyRef::Small(bytes),
-                Body::Large(slice) => BodyRef::Large(slice),
-            };
-            let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-            dispatch_publish(slot, channel, publish, broker, effects, shared)
-        }
-        Event::PublishRun { channel, exchange, routing_key, mandatory, immediate, properties, bodies } => {
-            let body = BodyRef::Small(bodies.first());
-            let publish = Publish { exchange, routing_key, mandatory, immediate, properties, body };
-            let (taken, outcome) = dispatch_publish_run(slot, channel, publish, bodies, broker, effects, shared);
-            *left_bytes = (bodies.len() - taken) * bodies.message_bytes();
-            outcome
-        }
-        Event::PublishBegun { channel, exchange } => match broker.begin_publish(slot, channel, exchange, effects) {
-            Ok(ReadControl::Continue) => EventOutcome::Continue,
-            Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
-            Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
-        },
-        Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => EventOutcome::UpdateSecret,
-        Event::Method { channel, method } => {
-            let id = method.id();
-            match broker.command(slot, channel, method, effects) {
-                Ok(ReadControl::Continue) if is_settlement(id) => EventOutcome::Continue,
-                Ok(ReadControl::Continue) => EventOutcome::Grow,
-                Ok(ReadControl::Pause) => EventOutcome::Wait,
-                Ok(ReadControl::Batch) => EventOutcome::Gather { channel },
-                Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
-            }
-        }
-        Event::ChannelOpened { channel } => EventOutcome::OpenChannel { channel },
-        Event::ChannelClosed { channel, .. } => EventOutcome::CloseChannel { channel },
-        Event::Login { mechanism, response, client_properties, capabilities, .. } => {
-            EventOutcome::LogIn(LoginRequest::new(mechanism, response, client_properties, capabilities))
-        }
-        Event::Open { vhost } => EventOutcome::OpenVhost { vhost: vhost.as_bytes().into() },
-        Event::Tuned(tuning) => EventOutcome::Tuned(tuning),
-        Event::CloseRequested { .. } | Event::CloseOk => EventOutcome::Close,
-        Event::ChannelCloseOk { .. } => EventOutcome::Continue,
-        // A challenge is never sent, and the rest is for clients.
-        Event::LoginResponse { .. }
-        | Event::Deliver { .. }
-        | Event::PassedOver { .. }
-        | Event::GetOk { .. }
-        | Event::Return { .. }
-        | Event::Start(_)
-        | Event::Secure { .. }
-        | Event::Tune(_)
-        | Event::OpenOk
-        | Event::Blocked { .. }
-        | Event::Unblocked => EventOutcome::Close,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What follows from an event of a session, once it no longer borrows the receive buffer.
 
 use crate::login::LoginRequest;
-use catalog::Refusal;
+use catalog::{Refusal, ShardId};
 use wire::ChannelNumber;
 
 /// What follows from an event, once it no longer borrows the receive buffer.
@@ -37,6 +37,10 @@ pub(crate) enum EventOutcome {
     Tuned(session::Tuning),
     UpdateSecret,
     Close,
+    /// The client wants messages of a queue on another shard: its connection may go there first, and the event is presented again.
+    Follow {
+        to: ShardId,
+    },
     /// The next event may be carried out: a federation link has carried out this one.
     Handled,
 }

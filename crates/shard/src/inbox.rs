@@ -2,6 +2,7 @@
 
 use crate::catalog_replica::CatalogReplica;
 use crate::link_dial::{DialError, DialProgress, DialRequest};
+use crate::moved_connection::MovedConnection;
 use crate::reports::{ConnectionSelector, ConnectionTask};
 use crate::shard_report::ShardReport;
 use crate::store_metrics::ShardStoreMetrics;
@@ -39,6 +40,8 @@ pub(crate) enum InboxMessage {
     FindConnections(ConnectionSelector, ConnectionTask),
     /// A connection within the process of a user who has proved itself to the program.
     Connect { link: Box<dyn Link>, user: Box<str> },
+    /// A connection comes from another shard.
+    Arrive(Box<MovedConnection>),
     /// The outcome of a dial.
     Dialled(DialRequest, Result<DialProgress, DialError>),
 }

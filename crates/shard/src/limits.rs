@@ -98,6 +98,16 @@ pub const SCARCE_RECEIVE_BYTES: usize = SCARCE_FRAME_BYTES_MAX + FRAME_OVERHEAD_
 /// While memory is low the output of a connection may hold this fraction of what it may otherwise, one sixteenth; one delivery
 /// when the reserve is spent.
 pub const SCARCE_OUTPUT_DIVISOR: usize = 16;
+/// Messages that a publisher publishes before it is looked at where they went.
+pub const MOVE_WINDOW_MESSAGES: u64 = 1_024;
+/// A connection moves if all of a window but for this part went to one other shard.
+pub const MOVE_SHARE_DIVISOR: u64 = 8;
+/// How long a connection that is to move is not read, at most, until what it has under way has come to its end.
+pub const MOVE_PATIENCE: Duration = Duration::from_millis(100);
+/// How long a connection that has moved, or could not, stays where it is.
+pub const MOVE_REST: Duration = Duration::from_secs(5);
+/// Connections that a shard may have beyond one and a half times the mean of all shards, and others still move there.
+pub const MOVE_SPARE_CONNECTIONS: u32 = 2;
 /// How often a shard adds up the memory in use, while there is traffic.
 pub const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a shard with connections over RDMA spins before it sleeps, as long as that shortens waits, unless a longer

@@ -82,6 +82,11 @@ impl OutputQueues {
         }
     }
 
+    /// Takes the output of a connection that leaves this shard.
+    pub fn take(&mut self, slot: ConnectionSlot) -> Option<OutputQueue> {
+        self.queues.get_mut(slot.index())?.take()
+    }
+
     #[inline]
     pub fn get(&self, slot: ConnectionSlot) -> Option<&OutputQueue> {
         self.queues.get(slot.index())?.as_ref()

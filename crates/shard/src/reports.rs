@@ -161,6 +161,7 @@ fn totals(sessions: &mut Sessions) -> ShardTotals {
         unacknowledged: held.unacknowledged,
         used_bytes,
         logins: sessions.logins,
+        moves: sessions.moves.stats,
         mail: sessions.effects.mailbox.stats(),
         store: sessions.store_metrics(),
         thread: ThreadStats::default(),

@@ -5,11 +5,12 @@ use crate::cpu_latency::{CPU_LATENCY_FILE, CpuLatencyRequest, IdleProcessors};
 use crate::cpu_latency_guard::CpuLatencyGuard;
 use crate::disk_signal::DiskSignal;
 use crate::effects::ShardEffects;
-use crate::inbox::InboxMessage;
+use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::{PORT_MEMORY_DIVISOR, RDMA_SPIN};
 use crate::login::ExternalMechanism;
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
 use crate::memory_pressure::ProcessMemory;
+use crate::move_options::MoveOptions;
 use crate::password_verifier::PasswordVerifier;
 use crate::rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
 use crate::rdma_ports::RdmaPorts;
@@ -72,6 +73,8 @@ pub struct ServerOptions {
     pub login_timeout: Duration,
     /// How long a shard spins at most before it sleeps; it does so while that shortens waits.
     pub spin: Duration,
+    /// When connections move to the shard of the queue that they use.
+    pub moves: MoveOptions,
     /// How deep idle processors may sleep while messages flow.
     pub idle_processors: IdleProcessors,
     /// How long connections may take to end when the broker stops.
@@ -210,6 +213,7 @@ struct CommonParts {
     external: Option<ExternalMechanism>,
     latency_request: Option<Arc<CpuLatencyRequest>>,
     dialler: Option<Arc<dyn BrokerDialler>>,
+    inboxes: Arc<[ShardInbox]>,
     requests: Option<SyncSender<AdminRequest>>,
     rdma_settings: PortSettings,
     rdma_poll: RdmaPoll,
@@ -267,6 +271,7 @@ impl ShardBuilder {
             latency_guard: CpuLatencyGuard::new(common.latency_request),
             dialler: common.dialler,
             inbox: context.inbox,
+            inboxes: common.inboxes,
             ports,
             disk_signal,
             waiting_operators: VecDeque::new(),
@@ -294,7 +299,7 @@ impl Server {
         }
         let mut devices = devices_of_shards(rdma_listen, options.shards)?;
         let shared = SharedState::new(options.shards, options.memory_bytes_max, options.connections_max);
-        let mut shared = shared.with_port_bytes(ports_bytes);
+        let mut shared = shared.with_port_bytes(ports_bytes).with_moves(options.moves);
         if let Some(process) = options.process_memory {
             shared = shared.with_process(process);
         }
@@ -317,6 +322,7 @@ impl Server {
             external: options.external,
             latency_request: latency_request.map(Arc::new),
             dialler: options.dialler,
+            inboxes: reactor.inboxes().into(),
             requests: options.requests,
             rdma_settings,
             rdma_poll,

@@ -8,6 +8,7 @@ use crate::connection_limits::{LimitReached, Reservation};
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
 use crate::memory_account::MemoryAccount;
+use crate::moved_connection::ConnectionMoves;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::stamp_check::release_stamps;
@@ -41,6 +42,7 @@ pub(crate) struct Sessions {
     pub shared: Arc<SharedState>,
     pub memory: MemoryAccount,
     pub logins: LoginStats,
+    pub moves: ConnectionMoves,
 }
 
 /// What follows from the expired timer of a connection.
@@ -166,7 +168,7 @@ impl Sessions {
     /// Whether the next command of a connection may be carried out: it waits for no answer and no memory, and its
     /// client reads what it asked for.
     pub fn may_serve(&self, slot: ConnectionSlot) -> bool {
-        self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_verifying_password(slot)
+        self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_paused(slot)
     }
 
     /// The connections that wait for a turn, unless nobody may have one.
@@ -203,6 +205,13 @@ impl Sessions {
         {
             connection.stored_bytes += stored_bytes;
         }
+    }
+
+    /// Whether a connection waits for the verification of its password, or is about to leave this shard.
+    #[inline]
+    fn is_paused(&self, slot: ConnectionSlot) -> bool {
+        let connection = self.connections.get(slot);
+        connection.is_some_and(|connection| connection.is_verifying_password || connection.moves.pending.is_some())
     }
 
     pub fn is_verifying_password(&self, slot: ConnectionSlot) -> bool {

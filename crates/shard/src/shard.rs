@@ -19,6 +19,7 @@ use crate::mailbox::ShardWaker;
 use crate::memory_account::MemoryAccount;
 use crate::message_recovery::LogSource;
 use crate::message_store::MessageStore;
+use crate::moved_connection::{ConnectionMoves, MovedConnection};
 use crate::password_verifier::PasswordVerifier;
 use crate::publisher_throttle::PublisherThrottle;
 use crate::read_order::{ReadOrder, WorkSource};
@@ -65,7 +66,8 @@ impl Shard {
             broker.catalog_mut().set_definition_share(share);
         }
         let (connections, logins) = (Connections::default(), LoginStats::default());
-        let sessions = Sessions { options, connections, broker, effects, shared, memory, logins };
+        let moves = ConnectionMoves::default();
+        let sessions = Sessions { options, connections, broker, effects, shared, memory, logins, moves };
         Shard {
             dispatcher: Dispatcher::new(sessions),
             throttle: PublisherThrottle::default(),
@@ -130,6 +132,17 @@ impl Shard {
         sessions.shared.add_connection(sessions.options.shard).then(|| sessions.accept(link, Some(owner), now))
     }
 
+    /// A connection that has left this shard, with the slot that it had. Its link is to be registered elsewhere, where it is given to
+    /// [`Shard::arrive`].
+    pub fn next_departed(&mut self) -> Option<(ConnectionSlot, MovedConnection)> {
+        self.dispatcher.sessions.moves.departed.pop_front()
+    }
+
+    /// Adds a connection that comes from another shard.
+    pub fn arrive(&mut self, moved: MovedConnection, now: Instant) -> ConnectionSlot {
+        self.dispatcher.arrive(moved, now)
+    }
+
     /// The link of a connection, to be registered at a poll.
     pub fn link(&mut self, slot: ConnectionSlot) -> Option<&mut Box<dyn Link>> {
         Some(&mut self.dispatcher.sessions.connections.get_mut(slot)?.link)
@@ -176,6 +189,7 @@ impl Shard {
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
         self.dispatcher.flush_backlog(now);
+        self.dispatcher.sessions.proceed_moves(now);
         self.dispatcher.sessions.effects.mailbox.send(true);
         self.dispatcher.sessions.submit_writes(now);
         self.outcome(now)
@@ -378,8 +392,10 @@ impl Shard {
         let disk_at = effects.store.as_ref().and_then(|store| store.timer_us()).map(|time_us| options.instant(time_us));
         let journal_at =
             effects.journal.as_ref().and_then(|journal| journal.timer_us()).map(|time_us| options.instant(time_us));
+        let moves_at = sessions.next_move_end();
+        let connections_at = connections.next_timer();
         let until =
-            [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at, disk_at, journal_at];
+            [recheck_at, resume_at, queues_at, connections_at, links_at, logins_at, disk_at, journal_at, moves_at];
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 

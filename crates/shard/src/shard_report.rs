@@ -2,6 +2,7 @@
 
 use crate::connection_report::ConnectionReport;
 use crate::connection_traffic::ConnectionTraffic;
+use crate::moved_connection::MoveStats;
 use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::{LoginStats, MailStats, ThreadStats};
 use broker::{BrokerReport, ReportPart, ShardStats};
@@ -22,6 +23,8 @@ pub struct ShardTotals {
     pub used_bytes: u64,
     /// Of its clients.
     pub logins: LoginStats,
+    /// Of its connections.
+    pub moves: MoveStats,
     /// What it has sent to other shards.
     pub mail: MailStats,
     /// Of its store, if it has one.

@@ -7,12 +7,13 @@
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
 use crate::limits::{
-    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, PAGING_SHARE_DIVISOR, PARTIAL_SHARE_DIVISOR,
-    PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
+    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, MOVE_SPARE_CONNECTIONS, PAGING_SHARE_DIVISOR,
+    PARTIAL_SHARE_DIVISOR, PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
 };
 use crate::login_failures::LoginFailures;
 use crate::memory_alarms::MemoryAlarms;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
+use crate::move_options::MoveOptions;
 use crate::store_signals::StoreSignals;
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
@@ -60,6 +61,8 @@ pub struct SharedState {
     pub(crate) memory_alarms: MemoryAlarms,
     /// The stamps that arrived lately, on whichever shard; `None` until the first.
     stamp_window: Mutex<Option<DuplicateWindow>>,
+    /// When connections move from one shard to another.
+    pub(crate) moves: MoveOptions,
     /// What the stores of the shards tell one another.
     pub(crate) store: StoreSignals,
     /// The counters of RDMA ports whose shards have ended; `None` if no shard had one.
@@ -85,9 +88,15 @@ impl SharedState {
             vhost_bytes: VhostBytes::default(),
             memory_alarms: MemoryAlarms::default(),
             stamp_window: Mutex::new(None),
+            moves: MoveOptions::default(),
             store: StoreSignals::default(),
             port_counters: Mutex::new(None),
         }
+    }
+
+    /// Has connections move by these rules.
+    pub fn with_moves(self, moves: MoveOptions) -> Self {
+        SharedState { moves, ..self }
     }
 
     /// Gives clients that log in over sockets tokens to connect over RDMA, valid for this long.
@@ -315,6 +324,22 @@ impl SharedState {
     /// Counts a connection that came to a shard by itself; false if there are too many already.
     pub fn add_connection(&self, shard: ShardId) -> bool {
         self.reactor.add_connection(shard.0)
+    }
+
+    pub(crate) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Whether one more connection may move to a shard: not all shall gather on one.
+    pub(crate) fn has_place_for_move(&self, to: ShardId) -> bool {
+        let mean_twice = 2 * self.connections().div_ceil(self.shards.len() as u32);
+        // One and a half times the mean.
+        self.reactor.connections_of(to.0) < mean_twice * 3 / 4 + MOVE_SPARE_CONNECTIONS
+    }
+
+    /// A connection leaves one shard for another.
+    pub(crate) fn move_connection(&self, from: ShardId, to: ShardId) {
+        self.reactor.move_connection(from.0, to.0);
     }
 
     /// A connection of a shard has ended.

@@ -70,6 +70,7 @@ pub(crate) fn sessions() -> Sessions {
         shared,
         memory,
         logins: crate::thread_stats::LoginStats::default(),
+        moves: crate::moved_connection::ConnectionMoves::default(),
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct ShardWorker {
     pub dialler: Option<Arc<dyn BrokerDialler>>,
     /// The inbox of this shard itself, for outcomes of dials.
     pub inbox: ShardInbox,
+    /// The inboxes of all shards, for connections that move.
+    pub inboxes: Arc<[ShardInbox]>,
     pub ports: RdmaPorts,
     /// Without it everything is kept in memory.
     pub disk_signal: Option<Arc<DiskSignal>>,
@@ -145,6 +147,10 @@ impl Worker<InboxMessage> for ShardWorker {
             }
             InboxMessage::FindConnections(selector, task) => self.shard.find_connections(selector, task),
             InboxMessage::Connect { link, user } => self.on_connect(link, &user, registry, now),
+            InboxMessage::Arrive(moved) => {
+                let slot = self.shard.arrive(*moved, now);
+                self.register(slot, registry, now);
+            }
             InboxMessage::Dialled(dial, outcome) => self.on_dialled(dial, outcome, registry, now),
         }
     }
@@ -178,6 +184,7 @@ impl Worker<InboxMessage> for ShardWorker {
         }
         self.make_held_changes(now);
         let work = self.shard.tick(now);
+        self.send_departed(registry);
         self.answer_operators();
         while let Some(dial) = self.shard.next_dial() {
             self.dial(dial, now);
@@ -368,6 +375,20 @@ impl ShardWorker {
         match self.shard.accept_in_process(link, user, now) {
             Some(slot) => self.register(slot, registry, now),
             None => tracing::warn!("connection limit reached: a connection within the process is refused"),
+        }
+    }
+
+    /// Sends connections that have left to their new shards.
+    fn send_departed(&mut self, registry: &Registry) {
+        while let Some((_, mut moved)) = self.shard.next_departed() {
+            let to = moved.to();
+            if let Err(error) = moved.link().deregister(registry) {
+                tracing::warn!(%error, "cannot move a connection: it is closed");
+                self.shared.connection_closed(to);
+            } else if !self.inboxes[usize::from(to.0)].send(InboxMessage::Arrive(Box::new(moved))) {
+                // The thread of that shard has ended, and so do all others.
+                self.shared.connection_closed(to);
+            }
         }
     }
 

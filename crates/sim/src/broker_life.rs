@@ -15,7 +15,9 @@ impl SimulatedBroker {
     /// Replaces it by a broker that knows nothing and is down, until [`SimulatedBroker::start`].
     pub fn replace(&mut self, options: &SimulatedBrokerOptions) {
         let (ticks, lives, most) = (self.ticks, self.lives, self.work_per_turn_max());
+        let followed = self.connections_moved;
         *self = SimulatedBroker::new(options);
+        self.connections_moved = followed;
         (self.ticks, self.lives, self.past_work_per_turn_max, self.is_up) = (ticks, lives, most, false);
     }
 
@@ -60,6 +62,7 @@ impl SimulatedBroker {
         self.past_messages_moved = self.messages_moved();
         // The shards end before their disks are told: a process that is gone asks for nothing.
         self.connections.clear();
+        self.moving.clear();
         self.shards.clear();
         self.disks.iter().for_each(|disks| disks.crash(kind));
     }
@@ -67,10 +70,10 @@ impl SimulatedBroker {
     /// It starts again. `Err` says why it cannot start.
     pub fn restart(&mut self, options: &SimulatedBrokerOptions, now: Instant) -> Result<(), String> {
         let (ticks, lives, most) = (self.ticks, self.lives + 1, self.work_per_turn_max());
-        let moved = self.messages_moved();
+        let (moved, followed) = (self.messages_moved(), self.connections_moved);
         *self = SimulatedBroker::begin(options, self.disks.clone(), now)?;
         (self.ticks, self.lives, self.past_work_per_turn_max) = (ticks, lives, most);
-        self.past_messages_moved = moved;
+        (self.past_messages_moved, self.connections_moved) = (moved, followed);
         Ok(())
     }
 

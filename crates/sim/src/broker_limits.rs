@@ -3,6 +3,8 @@
 use broker::limits::WORK_PER_TURN;
 use link::sim::{SimOptions, SplitMix64};
 use session::SessionLimits;
+use shard::MoveOptions;
+use std::time::Duration;
 
 /// More bytes than any queue of a run holds.
 pub const AMPLE_QUEUE_BYTES: u64 = 1 << 30;
@@ -44,6 +46,19 @@ impl BrokerLimits {
     pub fn draw_paging(seed: u64) -> u64 {
         let thresholds = [0, 0, 1_000, 20_000];
         thresholds[SplitMix64::new(seed ^ 0xBA6E_0000).below(thresholds.len() as u64) as usize]
+    }
+
+    /// When connections move between the shards of a seed's broker: not at all, or so early and so often that many do, at
+    /// whatever moment, and some give up.
+    pub fn draw_moves(seed: u64) -> MoveOptions {
+        let mut chance = SplitMix64::new(seed ^ 0x0F0E_0000);
+        let mut draw = |choices: [u64; 4]| choices[chance.below(4) as usize];
+        MoveOptions {
+            is_enabled: draw([0, 1, 1, 1]) == 1,
+            window_messages: draw([1, 2, 5, 30]),
+            patience: Duration::from_micros(draw([300, 3_000, 10_000, 30_000])),
+            rest: Duration::from_micros(draw([500, 3_000, 20_000, 1_000_000])),
+        }
     }
 
     /// Whether no limit ever blocks publishers.

@@ -2,7 +2,6 @@
 
 use crate::schedule::Workload;
 use crate::world::SimulatedWorld;
-use broker::ConnectionSlot;
 use federation::LinkLogin;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
 use link::sim::{SimConnection, SimSide, pair};
@@ -16,9 +15,6 @@ pub struct LinkEnd {
     pub broker: usize,
     /// Which of the broker's lives.
     pub life: u32,
-    pub shard: usize,
-    /// The slot of the connection at that shard.
-    pub slot: ConnectionSlot,
 }
 
 /// A connection between two brokers.
@@ -201,7 +197,7 @@ impl BrokerLinks {
         let is_known = !world.faults.draw_login_refusal(&mut world.chance);
         let options = world.cable_options();
         let (near, far, cable) = pair(&options);
-        let accepted = world.brokers[target].accept(far, cable.clone(), now);
+        world.brokers[target].accept(far, cable.clone(), now);
         let login = LinkLogin {
             user: "guest".into(),
             password: if is_known { "guest" } else { "guessed" }.into(),
@@ -212,12 +208,10 @@ impl BrokerLinks {
         let dialled = DialedLink { link: Box::new(near), login, bootstrap: None };
         world.cables.push(cable.clone());
         let outcome = Ok((dialled, cable.clone()));
-        let Some(made) = world.brokers[broker].on_dial_outcome(shard, &dial, outcome, now) else { return };
-        let end = |broker: usize, connection: usize| {
-            let (life, connection) = (world.brokers[broker].lives, &world.brokers[broker].connections[connection]);
-            LinkEnd { broker, life, shard: connection.shard, slot: connection.slot }
-        };
-        let ends = [end(broker, made), end(target, accepted)];
+        if world.brokers[broker].on_dial_outcome(shard, &dial, outcome, now).is_none() {
+            return;
+        }
+        let ends = [broker, target].map(|broker| LinkEnd { broker, life: world.brokers[broker].lives });
         self.failures.remove(&origin);
         if !is_known {
             // The broker waits from now on at the earliest: it has not received the refusal yet.

@@ -98,6 +98,7 @@ impl SimulatedWorld {
         }
         let moved: u64 = self.brokers.iter().map(SimulatedBroker::messages_moved).sum();
         (self.tally.moved, self.tally.runs_moving) = (moved, u64::from(moved > 0));
+        self.tally.followed = self.brokers.iter().map(|broker| broker.connections_moved).sum();
         self.tally.ticks = self.brokers.iter().map(|broker| broker.ticks).sum();
         self.tally.digest = self.trace.digest;
     }

@@ -13,8 +13,8 @@ use link::Link;
 use link::sim::{SimConnection, SimLink, SimSide, SplitMix64};
 use session::Greeting;
 use shard::{
-    DialError, DialRequest, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardReport, ShardWaker,
-    SharedState, StoreSync, TickOutcome, WakeTarget,
+    DialError, DialRequest, DialedLink, Mailbox, MovedConnection, Shard, ShardEffects, ShardOptions, ShardReport,
+    ShardWaker, SharedState, StoreSync, TickOutcome, WakeTarget,
 };
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
@@ -42,6 +42,18 @@ pub struct BrokerConnection {
     pub shard: usize,
     pub slot: ConnectionSlot,
     over: bool,
+    /// It has left a shard, and is not at the next one yet.
+    is_moving: bool,
+}
+
+/// A connection that has left a shard.
+pub(crate) struct MovingConnection {
+    /// The shard where it goes.
+    to: usize,
+    /// Both know the broker's end of it.
+    cable: SimConnection,
+    side: SimSide,
+    moved: MovedConnection,
 }
 
 struct WakeFlag(Arc<AtomicBool>);
@@ -74,10 +86,14 @@ pub struct SimulatedBroker {
     pub shards: Vec<SimulatedShard>,
     /// Its ends of connections, those that are over until [`SimulatedBroker::forget_connections`].
     pub connections: Vec<BrokerConnection>,
+    /// Those that are on their way to the shard with this index.
+    pub(crate) moving: Vec<MovingConnection>,
     /// What the shards share.
     pub shared: Arc<SharedState>,
     /// Ticks of its shards in all its lives.
     pub ticks: u64,
+    /// Connections that have moved from one of its shards to another, in all its lives.
+    pub connections_moved: u64,
     /// Whether its process runs.
     pub is_up: bool,
     /// How often it was started.
@@ -120,8 +136,10 @@ impl SimulatedBroker {
         Ok(SimulatedBroker {
             shards,
             connections: Vec::new(),
+            moving: Vec::new(),
             shared,
             ticks: 0,
+            connections_moved: 0,
             is_up: true,
             lives: 1,
             store_sync: options.store_sync,
@@ -170,7 +188,8 @@ impl SimulatedBroker {
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
         let (epoch, epoch_unix_s) = (options.epoch, 1_000_000_000);
         let shared = SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000);
-        let shared = Arc::new(shared.with_paging_threshold(BrokerLimits::draw_paging(options.seed)));
+        let shared = shared.with_paging_threshold(BrokerLimits::draw_paging(options.seed));
+        let shared = Arc::new(shared.with_moves(BrokerLimits::draw_moves(options.seed)));
         let wake_flags: Vec<_> = (0..options.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
         let wakers: Vec<_> =
             wake_flags.iter().map(|woken| ShardWaker::new(Box::new(WakeFlag(Arc::clone(woken))))).collect();
@@ -229,7 +248,14 @@ impl SimulatedBroker {
         self.heap.take_over(|| far.peer().clone());
         let slot = self.heap.measure(|| node.shard.accept(Box::new(far), now));
         node.awake = true;
-        self.connections.push(BrokerConnection { cable, side: SimSide::Right, shard, slot, over: false });
+        self.connections.push(BrokerConnection {
+            cable,
+            side: SimSide::Right,
+            shard,
+            slot,
+            over: false,
+            is_moving: false,
+        });
         self.connections.len() - 1
     }
 
@@ -248,7 +274,14 @@ impl SimulatedBroker {
             Err(error) => (Err(error), None),
         };
         let slot = self.heap.measure(|| node.shard.on_dial_outcome(dial, outcome, now))?;
-        self.connections.push(BrokerConnection { cable: cable?, side: SimSide::Left, shard, slot, over: false });
+        self.connections.push(BrokerConnection {
+            cable: cable?,
+            side: SimSide::Left,
+            shard,
+            slot,
+            over: false,
+            is_moving: false,
+        });
         Some(self.connections.len() - 1)
     }
 
@@ -278,7 +311,8 @@ impl SimulatedBroker {
     /// Ticks a shard if it is awake or something wakes it. Returns whether it did.
     pub fn run_shard(&mut self, index: usize, now: Instant) -> bool {
         let mut has_edges = false;
-        for connection in self.connections.iter_mut().filter(|one| !one.over && one.shard == index) {
+        self.receive_moved(index, now);
+        for connection in self.connections.iter_mut().filter(|one| !one.over && !one.is_moving && one.shard == index) {
             if connection.cable.is_closed(connection.side) {
                 connection.over = true;
                 continue;
@@ -309,7 +343,44 @@ impl SimulatedBroker {
                 node.awake = node.shard.has_messages();
             }
         }
+        self.send_departed(index);
         true
+    }
+
+    /// Takes connections that have left a shard on their way to another, which they wake.
+    fn send_departed(&mut self, index: usize) {
+        let SimulatedBroker { shards, connections, moving, heap, .. } = self;
+        while let Some((slot, moved)) = heap.measure(|| shards[index].shard.next_departed()) {
+            let to = usize::from(moved.to().0);
+            let mut ends = connections.iter_mut();
+            let end = ends.find(|one| {
+                !one.over && !one.is_moving && (one.shard, one.slot) == (index, slot) && !one.cable.is_closed(one.side)
+            });
+            let end = end.expect("a connection that moves has an end here");
+            (end.shard, end.is_moving) = (to, true);
+            moving.push(MovingConnection { to, cable: end.cable.clone(), side: end.side, moved });
+            shards[to].awake = true;
+            self.connections_moved += 1;
+        }
+    }
+
+    /// Connections that were on their way to a shard are there.
+    fn receive_moved(&mut self, index: usize, now: Instant) {
+        while let Some(at) = self.moving.iter().position(|one| one.to == index) {
+            let MovingConnection { cable, side, moved, .. } = self.moving.remove(at);
+            let node = &mut self.shards[index];
+            node.awake = true;
+            let slot = self.heap.measure(|| node.shard.arrive(moved, now));
+            if let Some(end) = self.connections.iter_mut().find(|one| one.side == side && one.cable.is_same(&cable)) {
+                (end.slot, end.is_moving) = (slot, false);
+            }
+        }
+    }
+
+    /// The shard and slot of the broker's end of a connection, unless it is on its way from one to another.
+    pub fn end_of(&self, cable: &SimConnection) -> Option<(usize, ConnectionSlot)> {
+        let end = self.connections.iter().find(|one| one.cable.is_same(cable))?;
+        (!end.is_moving).then_some((end.shard, end.slot))
     }
 
     /// What keeps it busy, in words.

@@ -2,7 +2,7 @@
 
 use crate::client_connection::{ClientConnection, ClientEvent};
 use crate::features::ModelTime;
-use broker::{ChannelStats, ConnectionSlot};
+use broker::ChannelStats;
 use link::sim::{SimConnection, SimSide};
 use std::collections::BTreeMap;
 use wire::ChannelNumber;
@@ -310,8 +310,6 @@ pub struct SimulatedClient {
     /// Identifies the connection among all of a run.
     pub uid: u32,
     pub broker: usize,
-    /// The shard and the slot of the broker's end.
-    pub end: (usize, ConnectionSlot),
     pub role: ClientRole,
     /// How far the connection is.
     pub state: ConnectionState,

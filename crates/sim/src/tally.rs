@@ -103,6 +103,8 @@ pub struct Tally {
     pub moved: u64,
     /// Runs in which some were.
     pub runs_moving: u64,
+    /// Connections that have moved from one shard to another.
+    pub followed: u64,
     /// Messages that starts without what was missing have lost.
     pub lost: u64,
     /// Of these, those of frames that were cut off, as nothing said that they had been durable.
@@ -129,7 +131,7 @@ impl std::ops::AddAssign for Tally {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
             blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
             forced stops reroutes crashes clean_stops disk_failures spill_failures full_spills relaxed_ends doubtful full_disks damages outcomes spoiled_footers flips flips_named flips_unpassed scrub_reports journal_reports refused_starts lossy_starts reshardings moved
-            runs_moving lost lost_unproven recovered ticks
+            runs_moving followed lost lost_unproven recovered ticks
         }
     }
 }
@@ -185,6 +187,7 @@ impl Display for Tally {
         if self.outcomes.sum() > 0 {
             write!(f, "of the places that were damaged: {}; ", self.outcomes)?;
         }
+        write!(f, "{} connections moved between shards; ", self.followed)?;
         write!(f, "{} ticks; digest {:016x}", self.ticks, self.digest)
     }
 }

@@ -150,7 +150,7 @@ impl SimulatedWorld {
         let now = self.clock.now;
         let to = &mut self.brokers[broker];
         let end = to.accept(far, cable.clone(), now);
-        let (shard, slot) = (to.connections[end].shard, to.connections[end].slot);
+        let shard = to.connections[end].shard;
         let limits = self.settings.limits.session();
         let connection = ClientConnection::new(near, cable.clone(), limits, &self.memory.pool, now);
         self.tally.connections += 1;
@@ -161,7 +161,6 @@ impl SimulatedWorld {
             cable,
             uid,
             broker,
-            end: (shard, slot),
             role,
             state: ConnectionState::Opening,
             blocked: false,

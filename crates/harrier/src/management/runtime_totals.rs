@@ -52,6 +52,8 @@ fn shard_counts(of: &ShardTotals) -> ShardCounts {
         message_bytes: of.used_bytes,
         waiting_bytes: of.waiting_bytes,
         connections: of.connections,
+        connections_moved: of.moves.moved,
+        moves_given_up: of.moves.given_up,
     }
 }
 
@@ -69,13 +71,14 @@ fn rdma_counts<'a>(totals: impl Iterator<Item = &'a ShardTotals> + Clone) -> Opt
 #[cfg(test)]
 mod tests {
     use super::runtime_counts;
-    use shard::{MailStats, ShardTotals, SharedState, ThreadStats};
+    use shard::{MailStats, MoveStats, ShardTotals, SharedState, ThreadStats};
 
     #[test]
     fn shards_stay_apart_and_what_they_have_together_is_added_up() {
         let mut one = ShardTotals { used_bytes: 5, waiting_bytes: 3, connections: 2, ..ShardTotals::default() };
         one.stats.delivery_latency.record(100);
         one.mail = MailStats { messages: 7, batches: 2, waiting_bytes: 1 };
+        one.moves = MoveStats { moved: 5, given_up: 4 };
         one.thread.busy_ns = 11;
         let mut other = one;
         other.thread = ThreadStats {
@@ -87,6 +90,7 @@ mod tests {
         let counts = runtime_counts([&one, &other].into_iter(), &shared, 1_000);
         assert_eq!((counts.shards.len(), counts.shards[1].busy_ns, counts.shards[0].mail_messages), (2, 11, 7));
         assert_eq!((counts.delivery_latency.sum_us, counts.delivery_latency.classes.iter().sum::<u64>()), (200, 2));
+        assert_eq!((counts.shards[0].connections_moved, counts.shards[1].moves_given_up), (5, 4));
         let rdma = counts.rdma.as_ref().expect("there is a port");
         let completions = rdma.totals.iter().find(|total| total.name == "completions").map(|total| total.value);
         assert_eq!((rdma.queue_pairs, completions), (3, Some(4)));

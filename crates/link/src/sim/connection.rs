@@ -218,6 +218,11 @@ impl SimConnection {
         })))
     }
 
+    /// Whether both are handles on one connection.
+    pub fn is_same(&self, other: &SimConnection) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, SimState> {
         // A test that panics with the lock held has failed already; the state is consistent between calls.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

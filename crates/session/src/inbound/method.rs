@@ -24,6 +24,7 @@ impl Inbound {
     ) -> Result<ParseStep<'a>, ProtocolFault> {
         let number = head.channel;
         let frame_bytes = payload.len() + FRAME_OVERHEAD_BYTES;
+        self.method_frame_bytes = frame_bytes as u32;
         let Some(channel) = self.channels.get(number) else {
             *input = &input[frame_bytes..];
             let method = self.decode(number, payload)?;

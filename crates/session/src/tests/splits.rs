@@ -188,3 +188,31 @@ fn another_protocol_says_the_same_however_it_is_cut() {
         assert_eq!(client.log, whole_header.log, "pieces of {piece}");
     }
 }
+
+/// What came before a method in the same call is taken, and must not be presented again with it.
+#[test]
+fn a_method_that_is_left_for_later_is_presented_again_alone() {
+    let mut pair = EndpointPair::open(&SessionLimits::default(), false, &mut whole());
+    let [first, second] = [(); 2].map(|()| pair.open_channel(&mut whole()));
+    let get = method(second, basic::Get { queue: wire::ShortStr::literal("a queue"), no_ack: true });
+    // A content on another channel begins, and is not complete.
+    let bytes = [publish(first), header(first, 60, 5, &[0, 0]), get.clone()].concat();
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.server;
+    let mut input = &bytes[..];
+    for _ in 0..2 {
+        loop {
+            let event = inbound.next(&mut input, out, pool).expect("no fault").expect("a method");
+            if matches!(event, crate::Event::Method { channel, .. } if channel == second) {
+                break;
+            }
+        }
+        assert!(input.is_empty());
+        assert_eq!(inbound.method_frame_bytes(), get.len());
+        input = &bytes[bytes.len() - get.len()..];
+    }
+    // The content goes on.
+    let body = frame(3, first, b"hello");
+    let mut input = &body[..];
+    let event = inbound.next(&mut input, out, pool).expect("no fault").expect("a publish");
+    assert!(matches!(event, crate::Event::Publish { channel, .. } if channel == first), "{event:?}");
+}

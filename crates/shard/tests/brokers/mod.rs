@@ -99,6 +99,7 @@ pub fn server_options(name: &str, shards: u16) -> ServerOptions {
         connections_max: 100,
         login_timeout: PATIENCE,
         spin: Duration::ZERO,
+        moves: shard::MoveOptions::default(),
         idle_processors: IdleProcessors::Sleep,
         drain_timeout: PATIENCE,
         cluster_name: name.into(),

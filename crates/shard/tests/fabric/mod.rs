@@ -195,6 +195,7 @@ pub fn start(plan: &ServerPlan, listen: Vec<RdmaListen>) -> Result<Server, Broke
         connections_max: plan.connections_max,
         login_timeout: PATIENCE,
         spin: plan.spin,
+        moves: shard::MoveOptions::default(),
         idle_processors: IdleProcessors::Sleep,
         drain_timeout: PATIENCE,
         cluster_name: "harrier".into(),

@@ -1,6 +1,7 @@
 //! A reader of the broker's reports, as a management interface is one: it is told what has changed at each rest, and what it knows
 //! then must be what the broker has and what the clients have sent and received.
 
+use crate::simulated_broker::SimulatedBroker;
 use crate::simulated_client::{ClientChannel, ConnectionState, SimulatedClient};
 use crate::world::SimulatedWorld;
 use broker::{ChannelKey, ChannelReport, ChannelStats, ConsumerId, QueueReport, ShardStats};
@@ -78,7 +79,7 @@ impl ReportReader {
         let clients = world.clients.iter().filter(|_| !is_blocking);
         self.check_queues(world)
             .or_else(|| self.check_counts(world))
-            .or_else(|| clients.filter_map(|client| self.check_client(client)).next())
+            .or_else(|| clients.filter_map(|client| self.check_client(client, &world.brokers[0])).next())
     }
 
     /// It knows every queue as it is.
@@ -157,14 +158,15 @@ impl ReportReader {
     }
 
     /// A client that is read and reads has sent and received what is counted of its channels.
-    fn check_client(&self, client: &SimulatedClient) -> Option<String> {
+    fn check_client(&self, client: &SimulatedClient, broker: &SimulatedBroker) -> Option<String> {
         if client.cut || client.blocked || client.broker != 0 || client.state != ConnectionState::Open {
             return None;
         }
         let uid = client.uid;
         let mut connections = self.connections.values();
-        let connection =
-            connections.find(|connection| (usize::from(connection.id.shard.0), connection.id.slot) == client.end);
+        let connection = connections.find(|connection| {
+            Some((usize::from(connection.id.shard.0), connection.id.slot)) == broker.end_of(&client.cable)
+        });
         let Some(connection) = connection else {
             return Some(format!("at rest: client {uid} is connected, and that is not reported"));
         };

@@ -76,9 +76,10 @@ impl RouteChecker<'_> {
                 if !broker.is_up || broker.lives != end.life {
                     continue;
                 }
+                let Some((shard, slot)) = broker.end_of(&link.cable) else { continue };
                 let (at, from, to) = (end.broker, near.broker, far.broker);
                 for channel in 1..=credits.len() as u16 {
-                    let under_way = broker.shards[end.shard].shard.broker().in_flight(end.slot, ChannelNumber(channel));
+                    let under_way = broker.shards[shard].shard.broker().in_flight(slot, ChannelNumber(channel));
                     if under_way > most {
                         violation = Some(format!(
                             "{under_way} messages are under way at b{at} on channel {channel} of the link of b{from} to b{to}, \
