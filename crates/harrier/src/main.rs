@@ -132,6 +132,10 @@ fn main() -> ExitCode {
         eprint!("{}", usage());
         return ExitCode::from(USAGE_STATUS);
     };
+    #[cfg(any(feature = "bench", feature = "topology", feature = "market"))]
+    if let Some(status) = tools::role(&words) {
+        return status;
+    }
     let name = match command.to_str() {
         Some("--help" | "-h") => "help",
         Some("--version" | "-V") => "version",
