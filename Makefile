@@ -12,8 +12,13 @@ help: ## List the targets.
 # The commit is noted in every document of the benchmarks; a build outside a checkout has none.
 export BENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
-build: ## Build the program: target/release/harrier.
-	$(CARGO) build --release --locked -p harrier
+# Backtraces and profilers find the symbols beside the program. Cargo's own copy stays whole, and is what this begins with
+# each time.
+build: ## Build the program, stripped: target/release/harrier, with its symbols in harrier.debug beside it. FEATURES="--no-default-features --features broker": without the tools.
+	$(CARGO) build --release --locked -p harrier $(FEATURES)
+	objcopy --only-keep-debug $(HARRIER) $(HARRIER).debug
+	objcopy --strip-all --add-gnu-debuglink=$(HARRIER).debug $(HARRIER) $(HARRIER).stripped
+	mv -f $(HARRIER).stripped $(HARRIER)
 
 bench: build ## All benchmarks through a real broker, briefly: tables here, figures in out/report.html. About two minutes after the build.
 	$(HARRIER) bench suite --quick --out $(OUT)

@@ -7,21 +7,23 @@ use std::collections::BTreeMap;
 use report::document::{LoopMode, MeasuredRun, MeasuredSeries};
 use report::stdout::put;
 
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::durability_case::{DurabilityCase, cases, note_durable};
-use crate::failure::CommandFailure;
-use crate::launcher::TargetMeter;
-use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
-use crate::process::RoleHandle;
-use crate::role::churner::{ChurnCommand, ChurnKind, ChurnTask};
-use crate::role_protocol::{RoleReport, SelfUsage};
-use crate::run_recorder::RunRecorder;
-use crate::store_meter::StoreReading;
-use crate::target::{BenchmarkTarget, TargetAddress};
-use crate::tcp::QUEUE;
+use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX};
 use crate::turns::{MeasuredTurns, TurnProgress};
 use gauge::{LatencyHistogram, validity};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::failure::CommandFailure;
+use harness::limits::ROLE_READY_WAIT;
+use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
+use harness::role_handle::RoleHandle;
+use harness::role_protocol::{RoleReport, SelfUsage};
+use harness::run_recorder::RunRecorder;
+use harness::store_meter::StoreReading;
+use harness::target::{BenchmarkTarget, TargetAddress};
+use harness::target_meter::TargetMeter;
+use harness::tcp::QUEUE;
+use load::limits::REPORT_WAIT;
+use load::role::churner::{ChurnCommand, ChurnKind, ChurnTask};
 
 const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
@@ -62,18 +64,6 @@ struct ChurnOptions {
     clients: Vec<usize>,
     command: ChurnCommand,
     durable: bool,
-}
-
-impl ChurnKind {
-    const ALL: [Self; 3] = [Self::Connection, Self::Channel, Self::Queue];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Connection => "connection",
-            Self::Channel => "channel",
-            Self::Queue => "queue",
-        }
-    }
 }
 
 impl ChurnOptions {
@@ -162,7 +152,7 @@ fn series(kind: ChurnKind, (target, is_durable): &DurabilityCase<'_, BenchmarkTa
 struct ChurnRun {
     clients: Vec<RoleHandle>,
     broker: TargetMeter,
-    _placed: Option<crate::placement::PinnedProcess>,
+    _placed: Option<harness::placement::PinnedProcess>,
 }
 
 impl ChurnRun {

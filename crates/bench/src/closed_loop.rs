@@ -8,10 +8,10 @@ mod options;
 mod run_length;
 mod runner;
 
-use crate::arguments::{ParsedOptions, help_with};
-use crate::failure::CommandFailure;
-use crate::measure_options::MeasureOptions;
-use crate::run_recorder::RunRecorder;
+use harness::arguments::{ParsedOptions, help_with};
+use harness::failure::CommandFailure;
+use harness::measure_options::MeasureOptions;
+use harness::run_recorder::RunRecorder;
 use report::stdout::put;
 
 pub use benchmarks::{ALL, Benchmark, find};
@@ -32,7 +32,7 @@ pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), CommandFailure
     let setup = MeasureOptions::read(&given)?;
     let options = ClosedLoopOptions::read(benchmark, &given, &setup)?;
     setup.output.prepare()?;
-    crate::open_files::raise_for(options.connections_max())?;
+    harness::open_files::raise_for(options.connections_max())?;
     let targets = if benchmark.is_raw { Vec::new() } else { setup.targets()? };
     let mut record = RunRecorder::begin(benchmark.command, words, &given, &setup, &targets);
     options.record(&mut record);

@@ -6,8 +6,8 @@ use std::path::Path;
 use report::Document;
 use report::stdout::put;
 
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
-use crate::failure::CommandFailure;
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::failure::CommandFailure;
 
 const OPTIONS: &[OptionSpec] = &[
     option("format", None, "text|json|md", "output format (default text)"),

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::placement::CpuList;
 use gauge::clock::{self, Deadline};
+use harness::placement::CpuList;
 
 /// Round trips of a batch: short enough that few batches are interrupted.
 const BATCH_ROUND_TRIPS: u32 = 200;

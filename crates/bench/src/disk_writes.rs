@@ -11,15 +11,15 @@ use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 use store::limits::{BLOCK_BYTES, GROUP_BYTES_MAX};
 
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
-use crate::failure::CommandFailure;
 use crate::limits::{
     DISK_FREE_BYTES_MIN, DISK_GROUPS_DEFAULT, DISK_GROUPS_MAX, DISK_WRITTEN_BYTES_DEFAULT, DISK_WRITTEN_BYTES_MAX,
 };
-use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT};
-use crate::role_protocol::MessageCounts;
-use crate::run_recorder::{RunRecorder, check_interrupted};
 use crate::written_segment::{TARGET, WrittenSegment};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::failure::CommandFailure;
+use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT};
+use harness::role_protocol::MessageCounts;
+use harness::run_recorder::{RunRecorder, check_interrupted};
 
 const OWN: &[OptionSpec] = &[
     option("dir", Some('d'), "FOLDER", "a folder on the disk to measure (default: the current one)"),

@@ -7,22 +7,24 @@ use std::collections::BTreeMap;
 use report::document::{LoopMode, MeasuredRun, MeasuredSeries};
 use report::stdout::put;
 
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::durability_case::{DurabilityCase, cases, note_durable};
-use crate::failure::CommandFailure;
-use crate::launcher::TargetMeter;
-use crate::limits::{BACKLOG_BYTES_DEFAULT, BACKLOG_MESSAGES_DEFAULT, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
-use crate::process::RoleHandle;
-use crate::role::connect;
-use crate::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
-use crate::role_protocol::{RoleReport, sizes};
-use crate::run_recorder::RunRecorder;
-use crate::store_meter::StoreReading;
-use crate::target::{BenchmarkTarget, TargetAddress};
-use crate::tcp::QUEUE;
+use crate::limits::{BACKLOG_BYTES_DEFAULT, BACKLOG_MESSAGES_DEFAULT};
 use crate::turns::{MeasuredTurns, TurnProgress};
 use gauge::{Steadiness, steadiness, validity};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::failure::CommandFailure;
+use harness::limits::ROLE_READY_WAIT;
+use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
+use harness::role_client::connect;
+use harness::role_handle::RoleHandle;
+use harness::role_protocol::{RoleReport, sizes};
+use harness::run_recorder::RunRecorder;
+use harness::store_meter::StoreReading;
+use harness::target::{BenchmarkTarget, TargetAddress};
+use harness::target_meter::TargetMeter;
+use harness::tcp::QUEUE;
+use load::limits::{CONSUMERS_MAX, REPORT_WAIT};
+use load::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
 
 const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
@@ -166,7 +168,7 @@ struct DrainRun {
     broker: TargetMeter,
     /// The broker's memory before the first message.
     resident_bytes_before: u64,
-    _placed: Option<crate::placement::PinnedProcess>,
+    _placed: Option<harness::placement::PinnedProcess>,
 }
 
 /// Deletes the queue on drop if it may still exist: a backlog must not be left on a broker that is not ours.

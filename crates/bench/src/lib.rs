@@ -1,61 +1,37 @@
-//! The benchmark suite: runs workloads through Harrier, a relay or another broker and measures all of them in the same way.
+//! The benchmark suite: runs loads through Harrier, a relay or another broker and measures all of them in the same way.
 //!
 //! The broker, publishers and consumers always run in processes of their own.
 //!
-//! Read `closed_loop/benchmarks` first (the paper's benchmarks), then `closed_loop/runner` (the order of measurements),
-//! `scenario` (how one segment is measured) and `role` (what the child processes do).
+//! Read `closed_loop/benchmarks` first (the paper's benchmarks), then `closed_loop/runner` (the order of measurements). How
+//! one segment is measured, and what the child processes do, is in the crate `load`.
 #![forbid(unsafe_code)]
 
-pub mod arguments;
-mod broker_network;
 mod churn;
 mod closed_loop;
-mod command;
 mod compare;
 mod core_distance;
-mod delivery_window;
 mod disk_writes;
 mod drain;
 mod durability_case;
-mod failure;
-mod interrupt;
-pub mod launcher;
-pub mod limits;
-mod measure_options;
+mod limits;
 mod networks;
-mod open_files;
 mod open_loop;
-mod patterns;
 mod perf;
-mod placement;
-mod process;
-mod queue_feature;
 mod rdma;
 mod recover;
 mod render;
-mod role;
-mod role_protocol;
-mod run_recorder;
-mod sampler;
 mod scale;
-mod scenario;
-mod scratch;
-mod store_meter;
 mod suite;
-mod target;
-mod tcp;
-mod trade;
-mod trees;
 mod turns;
 mod verbs;
-pub(crate) mod workload;
+mod workload_command;
 mod written_segment;
 
 use std::process::ExitCode;
 
-use failure::CommandFailure;
-pub use trade::main as market;
-pub use trees::main as topology;
+use harness::failure::CommandFailure;
+use harness::{command, launcher};
+use load::role;
 
 /// Commands other than closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
@@ -91,7 +67,7 @@ harrier bench baseline KIND --help lists the options.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     if command == "role" {
-        return role::run(rest);
+        return role::run(rest, trade::ROLES);
     }
     command::run("harrier bench", || launcher::run_on_ranks(command, rest, |rest| run(command, rest)))
 }
@@ -108,7 +84,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
         "perf" => Ok(perf::run(rest, recover::measure_own)?),
         "scale" => Ok(scale::run(rest)?),
         "open" => open_loop::run(rest),
-        "workload" => workload::run(rest),
+        "workload" => workload_command::run(rest),
         // For the suite: `harrier market sweep`.
         "market-sweep" => trade::sweep(rest),
         "networks" => networks::run(rest),

@@ -9,15 +9,16 @@ use report::document::{Document, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
 use report::{Metric, MetricEstimate, json};
 
-use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
-use crate::broker_network::{BrokerNetwork, NETWORKS, NetworkBroker};
 use crate::closed_loop;
-use crate::failure::CommandFailure;
-use crate::launcher::has_ranks;
-use crate::measure_options::{MeasureOptions, OUTPUT};
-use crate::run_recorder::check_interrupted;
-use crate::scratch::ScratchDirectory;
-use crate::verbs::{self, device::SOFTWARE_SENTENCE, device::first_address, device::packets_sent};
+use crate::verbs;
+use harness::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use harness::broker_network::{BrokerNetwork, NETWORKS, NetworkBroker};
+use harness::failure::CommandFailure;
+use harness::launcher::has_ranks;
+use harness::measure_options::{MeasureOptions, OUTPUT};
+use harness::run_recorder::check_interrupted;
+use harness::scratch::ScratchDirectory;
+use load::device_probe::device::{SOFTWARE_SENTENCE, first_address, packets_sent};
 use report::page::write_file;
 
 const OWN: &[OptionSpec] = &[
@@ -89,7 +90,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         put(&format!("# network {}\n", network.name))?;
         let result = measure(network, address, &given, &folder);
         match result {
-            Err(_) if crate::interrupt::requested() => return Err(CommandFailure::Interrupted),
+            Err(_) if harness::interrupt::requested() => return Err(CommandFailure::Interrupted),
             Err(why) if must.contains(&network.name) => {
                 return Err(CommandFailure::Failed(format!("{}: {why}", network.name)));
             }
@@ -98,7 +99,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     put("# the device alone\n")?;
     let baseline = measure_device(address, &given, &folder);
-    if crate::interrupt::requested() {
+    if harness::interrupt::requested() {
         return Err(CommandFailure::Interrupted);
     }
     put(&format!("\n{}", table(&results, &baseline)))?;
@@ -278,7 +279,7 @@ fn joined(
             runs.for_each(|run| run.notes.extend_from_slice(notes));
         }
         let Some(whole) = &mut whole else {
-            one.command = crate::run_recorder::command_line("networks", words);
+            one.command = harness::run_recorder::command_line("networks", words);
             whole = Some(one);
             return;
         };

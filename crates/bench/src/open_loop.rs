@@ -2,8 +2,6 @@
 //!
 //! Latency counts from the intended time, so a slow broker does not slow the load down (no coordinated omission).
 
-mod rate_search;
-
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -12,23 +10,24 @@ use report::document::{LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
 use report::{Metric, OsuTable, ProgressLine, invalid_reasons_of_run};
 
-pub(crate) use self::rate_search::RateSearch;
-use self::rate_search::{RATE_MAX, RATE_MIN};
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
 use crate::durability_case::{DurabilityCase, cases, note_durable};
-use crate::failure::CommandFailure;
-use crate::limits::{PAIRS_MAX, WORKLOAD_NS_MAX};
-use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
-use crate::role_protocol::sizes;
-use crate::run_recorder::{RunRecorder, check_interrupted, is_broken};
-use crate::target::BenchmarkTarget;
-use crate::tcp::QUEUE;
-use crate::workload::message_stamp::STAMP_BYTES;
-use crate::workload::spec::{
+use crate::limits::PAIRS_MAX;
+use harness::arguments::decimal;
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
+use harness::failure::CommandFailure;
+use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
+use harness::role_protocol::sizes;
+use harness::run_recorder::{RunRecorder, check_interrupted, is_broken};
+use harness::target::BenchmarkTarget;
+use harness::tcp::QUEUE;
+use load::limits::WORKLOAD_NS_MAX;
+use load::rate_search::{RATE_MAX, RATE_MIN, RateSearch};
+use load::workload::message_stamp::STAMP_BYTES;
+use load::workload::spec::{
     AckMode, ArrivalProcess, ConsumerGroup, PublisherGroup, QueueSource, SendRate, SizeDistribution, SymbolPopularity,
     WorkloadBinding, WorkloadExchange, WorkloadExchangeType, WorkloadSpec,
 };
-use crate::workload::{execution, number, run_results, units, validation};
+use load::workload::{execution, run_results, units, validation};
 
 const OPTIONS: &[OptionSpec] = &[
     option("rate", None, "R,R,…", "messages per second of all pairs together (default 1000,2000,5000,10000)"),
@@ -147,11 +146,12 @@ impl LatencyObjective {
 impl OpenLoopOptions {
     fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let seconds = |name: &str, usual: f64, least: f64| match given.text(name) {
-            Some(text) => number(name, text, least, WORKLOAD_NS_MAX as f64 / 4e9),
+            Some(text) => decimal(name, text, least, WORKLOAD_NS_MAX as f64 / 4e9),
             None => Ok(usual),
         };
         let rates = given.text("rate").unwrap_or("1000,2000,5000,10000").split(',');
-        let rates = rates.map(|text| number("rate", text.trim(), RATE_MIN, RATE_MAX)).collect::<Result<Vec<_>, _>>()?;
+        let rates =
+            rates.map(|text| decimal("rate", text.trim(), RATE_MIN, RATE_MAX)).collect::<Result<Vec<_>, _>>()?;
         let objective = given.text("objective").map(LatencyObjective::parse).transpose()?;
         if objective.is_some() && given.has("rate") && rates.len() > 1 {
             return Err(UsageError("--objective searches from one --rate".to_owned()));

@@ -1,31 +1,27 @@
 //! The `perf` command: compares this broker with RabbitMQ and the relay floor against goals, interleaved, in one run.
 
 mod broker_goals;
-mod certificate;
 mod confirm_runs;
 mod declared_queues;
 mod durable;
 mod features;
 mod http_observer;
-pub(crate) mod interleaved;
 mod management;
 mod memory;
-pub(crate) mod perf_table;
 mod tls;
 
-pub(crate) use certificate::TemporaryCertificate;
 pub(crate) use durable::{CrashBacklog, CrashMeasurement};
 
 use std::path::{Path, PathBuf};
 
-use crate::arguments::{OptionSpec, ParsedOptions, help, option};
 use crate::core_distance::core_distance_ns;
-use crate::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX};
-use crate::placement::{CpuList, CpuPlacement};
-use crate::target::BenchmarkTarget;
 use gauge::HostEnvironment;
-use interleaved::PerfEffort;
-use perf_table::{PerfHeading, PerfTable};
+use harness::arguments::{OptionSpec, ParsedOptions, help, option};
+use harness::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX};
+use harness::placement::{CpuList, CpuPlacement};
+use harness::target::BenchmarkTarget;
+use load::interleaved::PerfEffort;
+use load::perf_table::{PerfHeading, PerfTable};
 use report::page;
 use report::stdout::put;
 

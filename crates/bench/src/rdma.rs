@@ -15,15 +15,16 @@ use gauge::HostEnvironment;
 use report::page;
 use report::stdout::put;
 
-use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
-use crate::broker_network::{NetworkBroker, VERBS};
-use crate::failure::CommandFailure;
-use crate::launcher::has_ranks;
-use crate::limits::{RUNS_MAX, SECONDS_MAX};
-use crate::perf::interleaved::{PerfEffort, PerfSeries};
-use crate::perf::perf_table::{GoalBound, PerfHeading, PerfRow, PerfTable};
-use crate::run_recorder::check_interrupted;
-use crate::verbs::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
+use harness::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use harness::broker_network::{NetworkBroker, VERBS};
+use harness::failure::CommandFailure;
+use harness::launcher::has_ranks;
+use harness::limits::RUNS_MAX;
+use harness::run_recorder::check_interrupted;
+use load::device_probe::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
+use load::interleaved::{PerfEffort, PerfSeries};
+use load::limits::SECONDS_MAX;
+use load::perf_table::{GoalBound, PerfHeading, PerfRow, PerfTable};
 
 const OPTIONS: &[OptionSpec] = &[
     option("address", None, "IP", "an address of the RDMA device (default: the first one)"),

@@ -12,24 +12,26 @@ use report::document::{LoopMode, MeasuredRun, MeasuredSeries, RecoveryFigures};
 use report::stdout::put;
 use serde::de::DeserializeOwned;
 
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
-use crate::failure::CommandFailure;
 use crate::limits::{
     RECOVER_ACK_EVERY, RECOVER_BYTES_DEFAULT, RECOVER_MESSAGES_DEFAULT, RECOVER_PREFETCH, RECOVER_WINDOW_DEFAULT,
-    RECOVER_WINDOW_MAX, REPORT_WAIT, ROLE_READY_WAIT,
+    RECOVER_WINDOW_MAX,
 };
-use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT};
 use crate::perf::CrashBacklog;
-use crate::placement::{CpuList, CpuPlacement};
-use crate::process::RoleHandle;
-use crate::role::recover_roles::{ConfirmedBacklog, RecoverCommand, RecoverTask, RecoveredBacklog};
-use crate::role_protocol::{RoleReport, sizes};
-use crate::run_recorder::RunRecorder;
-use crate::store_meter;
-use crate::target::BenchmarkTarget;
-use crate::tcp::TcpOptions;
 use crate::turns::{MeasuredTurns, TurnProgress};
 use crash_broker::{BrokerStart, CrashBroker, CrashBrokerSource};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::failure::CommandFailure;
+use harness::limits::ROLE_READY_WAIT;
+use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT};
+use harness::placement::{CpuList, CpuPlacement};
+use harness::role_handle::RoleHandle;
+use harness::role_protocol::{RoleReport, sizes};
+use harness::run_recorder::RunRecorder;
+use harness::store_meter;
+use harness::target::BenchmarkTarget;
+use harness::tcp::TcpOptions;
+use load::limits::REPORT_WAIT;
+use load::role::recover_roles::{ConfirmedBacklog, RecoverCommand, RecoverTask, RecoveredBacklog};
 
 const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64)"),

@@ -5,9 +5,9 @@ use std::path::Path;
 use report::stdout::put;
 use report::{Document, DocumentFormat, page};
 
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::compare::read;
-use crate::failure::CommandFailure;
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::failure::CommandFailure;
 
 const OPTIONS: &[OptionSpec] = &[
     option("html", None, "FILE", "write a page with figures and tables of all documents"),

@@ -5,15 +5,15 @@
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
 use wire::DeliveryTag;
 
-use crate::arguments::{OptionSpec, ParsedOptions, help, option};
-use crate::open_files;
-use crate::placement::{CpuList, CpuPlacement};
-use crate::role::connect;
-use crate::role_protocol::{LoadSegment, TrafficShape};
-use crate::scenario::{RunningScenario, Scenario};
-use crate::target::{BenchmarkTarget, TargetAddress};
 use gauge::clock::{Deadline, pause};
 use gauge::resident_bytes;
+use harness::arguments::{OptionSpec, ParsedOptions, help, option};
+use harness::open_files;
+use harness::placement::{CpuList, CpuPlacement};
+use harness::role_client::connect;
+use harness::role_protocol::{LoadSegment, TrafficShape};
+use harness::target::{BenchmarkTarget, TargetAddress};
+use load::scenario::{RunningScenario, Scenario};
 use report::stdout::put;
 
 const OPTIONS: &[OptionSpec] = &[

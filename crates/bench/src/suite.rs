@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use report::document::Document;
 
-use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
-use crate::failure::CommandFailure;
-use crate::interrupt;
-use crate::measure_options::TARGETS;
-use crate::run_recorder::{is_broken, write_page};
+use harness::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use harness::failure::CommandFailure;
+use harness::interrupt;
+use harness::measure_options::TARGETS;
+use harness::run_recorder::{is_broken, write_page};
 use report::json;
 use report::page::write_file;
 use report::stdout::put;
@@ -245,7 +245,7 @@ fn merged(whole: Option<Document>, part: Document) -> Document {
 
 fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailures) -> Result<(), CommandFailure> {
     let outcome = ends.outcome();
-    whole.command = crate::run_recorder::command_line("suite", words);
+    whole.command = harness::run_recorder::command_line("suite", words);
     if let Err(failure) = &outcome {
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }

@@ -4,9 +4,9 @@ use gauge::validity;
 use report::document::{MeasuredRun, MeasuredSeries, SeriesPoint};
 use report::{OsuTable, ProgressLine};
 
-use crate::failure::CommandFailure;
-use crate::measure_options::MeasureOptions;
-use crate::run_recorder::{RunRecorder, check_interrupted};
+use harness::failure::CommandFailure;
+use harness::measure_options::MeasureOptions;
+use harness::run_recorder::{RunRecorder, check_interrupted};
 
 /// The series, which come last in the document until they are done.
 pub(crate) struct MeasuredTurns<'a> {

@@ -2,12 +2,6 @@
 //!
 //! `segment_driver` has both sides of a segment, `connect` their handshake.
 
-pub(crate) mod connect;
-pub(crate) mod device;
-mod endpoint;
-mod segment_driver;
-pub(crate) mod verbs_request;
-
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,20 +10,21 @@ use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 use serde::de::DeserializeOwned;
 
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
-use crate::failure::CommandFailure;
-use crate::limits::{
-    REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_IN_FLIGHT_BYTES, VERBS_WINDOW_MAX,
-};
-use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT};
-use crate::process::RoleHandle;
-use crate::role::verbs_roles::{VerbsConsumerReady, VerbsConsumerTask, VerbsPublisherTask};
-use crate::role_protocol::{MessageCounts, RoleReport, TrafficShape, sizes};
-use crate::run_recorder::{RunRecorder, check_interrupted};
-use connect::{VerbsListener, VerbsResults};
-use device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
+use crate::limits::{STEP_MAX, VERBS_IN_FLIGHT_BYTES};
 use gauge::validity;
-use verbs_request::{CompletionWait, VerbsOperation, VerbsRequest};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::failure::CommandFailure;
+use harness::limits::{ROLE_READY_WAIT, SEGMENT_MESSAGES_MAX};
+use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT};
+use harness::role_handle::RoleHandle;
+use harness::role_protocol::{MessageCounts, RoleReport, TrafficShape, sizes};
+use harness::run_recorder::{RunRecorder, check_interrupted};
+use load::device_probe::connect::{VerbsListener, VerbsResults};
+use load::device_probe::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
+use load::device_probe::endpoint::DeviceCounts;
+use load::device_probe::verbs_request::{CompletionWait, VerbsOperation, VerbsRequest};
+use load::limits::{REPORT_WAIT, SECONDS_MAX, VERBS_WINDOW_MAX};
+use load::role::verbs_roles::{VerbsConsumerReady, VerbsConsumerTask, VerbsPublisherTask};
 
 const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
@@ -134,7 +129,7 @@ impl VerbsOptions {
         {
             return Err(UsageError("--poll events: one-sided writes raise no event".to_owned()));
         }
-        if options.peer != PeerLocation::Started(None) && crate::launcher::has_ranks() {
+        if options.peer != PeerLocation::Started(None) && harness::launcher::has_ranks() {
             return Err(UsageError("under a launcher the two ends run on ranks".to_owned()));
         }
         options.sizes.retain(|&size| size > 0);
@@ -366,7 +361,7 @@ fn to_run(request: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
         BTreeMap::new()
     };
     let of_thousand = |number: u64| number as f64 * 1e3 / request.count as f64;
-    let note = |name: &str, options: &endpoint::DeviceCounts| {
+    let note = |name: &str, options: &DeviceCounts| {
         format!(
             "{name}: {:.1} doorbells, {:.1} requests, {:.1} completions, {:.1} sleeps for 1,000 messages",
             of_thousand(options.posts),

@@ -14,10 +14,10 @@ use report::document::{MeasuredRun, TargetFacts};
 use store::limits::BLOCK_BYTES;
 use store::{Block, Completion, Group, LogEnd, LogId, Request, SealedGroup, SegmentId, SegmentNumber, StoreTag};
 
-use crate::failure::CommandFailure;
-use crate::interrupt;
 use crate::limits::{DISK_FREE_BYTES_MIN, DISK_SEGMENT_BYTES};
-use crate::role_protocol::MessageCounts;
+use harness::failure::CommandFailure;
+use harness::interrupt;
+use harness::role_protocol::MessageCounts;
 
 /// The name of the folder that is made, before the process id.
 const FOLDER: &str = "harrier-bench-disk";

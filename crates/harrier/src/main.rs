@@ -3,6 +3,9 @@
 //! Exit status: 0, 1 for a failure, 2 for wrong usage; those of `harrier ctl` are of sysexits.h.
 #![forbid(unsafe_code)]
 
+#[cfg(not(feature = "broker"))]
+compile_error!("the tools start `harrier broker`, so that each program has the feature `broker`");
+
 mod address_source;
 mod admin_connection;
 mod admin_server;
@@ -39,6 +42,8 @@ mod store_command;
 mod store_file;
 mod tls;
 mod toml_text;
+#[cfg(any(feature = "bench", feature = "topology", feature = "market"))]
+mod tools;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -51,58 +56,96 @@ static HEAP: slab::Heap = slab::Heap;
 /// Exit status for wrong usage.
 const USAGE_STATUS: u8 = 2;
 
-const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
+/// A command of the program.
+struct ProgramCommand {
+    name: &'static str,
+    does: &'static str,
+    run: fn(&[OsString]) -> ExitCode,
+}
 
-  broker      run a broker
-  bench       measure a broker
-  topology    run trees of brokers, and measure them
-  market      a stock exchange that trades through a broker, and measures it
-  proxy       connect clients of this host to a broker over another transport
-  definitions check or write a file of definitions
-  ctl         ask and change a running broker
-  route       join brokers: links and routes between them
-  store       check and show the durable store of a stopped broker
-  rdma        inspect and test this machine's RDMA devices
-  hash-password
-              read a password from standard input, print its hash for the configuration
-  help        print this and end
-  version     print the version and end
+/// The commands, in the order of the help. A program that is built without a tool has no line for it.
+const COMMANDS: &[ProgramCommand] = &[
+    ProgramCommand { name: "broker", does: "run a broker", run: broker::main },
+    #[cfg(feature = "bench")]
+    ProgramCommand { name: "bench", does: "measure a broker", run: tools::bench },
+    #[cfg(feature = "topology")]
+    ProgramCommand { name: "topology", does: "run trees of brokers, and measure them", run: tools::topology },
+    #[cfg(feature = "market")]
+    ProgramCommand {
+        name: "market",
+        does: "a stock exchange that trades through a broker, and measures it",
+        run: tools::market,
+    },
+    ProgramCommand {
+        name: "proxy",
+        does: "connect clients of this host to a broker over another transport",
+        run: proxy::main,
+    },
+    ProgramCommand {
+        name: "definitions",
+        does: "check or write a file of definitions",
+        run: definitions_command::main,
+    },
+    ProgramCommand { name: "ctl", does: "ask and change a running broker", run: ctl::main },
+    ProgramCommand { name: "route", does: "join brokers: links and routes between them", run: route::main },
+    ProgramCommand {
+        name: "store",
+        does: "check and show the durable store of a stopped broker",
+        run: store_command::main,
+    },
+    ProgramCommand { name: "rdma", does: "inspect and test this machine's RDMA devices", run: rdma::main },
+    ProgramCommand {
+        name: "hash-password",
+        does: "read a password from standard input, print its hash for the configuration",
+        run: hash_password::main,
+    },
+    ProgramCommand { name: "help", does: "print this and end", run: |_words| print(&usage()) },
+    ProgramCommand {
+        name: "version",
+        does: "print the version and end",
+        run: |_words| print(&format!("harrier {}\n", greeting::VERSION)),
+    },
+];
 
-harrier COMMAND --help describes a command.
-";
+/// The commands that a program may be built without; each is a feature of this crate.
+const TOOLS: [&str; 3] = ["bench", "topology", "market"];
+
+/// The width of a name in the help; a longer one has a line of its own.
+const NAME_WIDTH: usize = 12;
+
+fn usage() -> String {
+    let mut text = "usage: harrier COMMAND [OPTIONS]\n\n".to_owned();
+    for ProgramCommand { name, does, .. } in COMMANDS {
+        if name.len() < NAME_WIDTH {
+            text.push_str(&format!("  {name:<NAME_WIDTH$}{does}\n"));
+        } else {
+            text.push_str(&format!("  {name}\n  {:NAME_WIDTH$}{does}\n", ""));
+        }
+    }
+    text.push_str("\nharrier COMMAND --help describes a command.\n");
+    text
+}
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some((command, rest)) = words.split_first() else {
-        eprint!("{USAGE}");
+        eprint!("{}", usage());
         return ExitCode::from(USAGE_STATUS);
     };
-    match command.to_str() {
-        Some("broker") => broker::main(rest),
-        Some("bench") => match rest.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>() {
-            Some(words) => bench::main(&words),
-            None => usage_error("bench takes words of UTF-8 only"),
-        },
-        Some("topology") => {
-            match rest.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>() {
-                Some(words) => bench::topology(&words),
-                None => usage_error("topology takes words of UTF-8 only"),
-            }
-        }
-        Some("market") => match rest.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>() {
-            Some(words) => bench::market(&words),
-            None => usage_error("market takes words of UTF-8 only"),
-        },
-        Some("definitions") => definitions_command::main(rest),
-        Some("ctl") => ctl::main(rest),
-        Some("route") => route::main(rest),
-        Some("proxy") => proxy::main(rest),
-        Some("store") => store_command::main(rest),
-        Some("rdma") => rdma::main(rest),
-        Some("hash-password") => hash_password::main(rest),
-        Some("help" | "--help" | "-h") => print(USAGE),
-        Some("version" | "--version" | "-V") => print(&format!("harrier {}\n", greeting::VERSION)),
-        _ => usage_error(&format!("unknown command '{}'\n{USAGE}", command.to_string_lossy())),
+    #[cfg(any(feature = "bench", feature = "topology", feature = "market"))]
+    if let Some(status) = tools::role(&words) {
+        return status;
+    }
+    let name = match command.to_str() {
+        Some("--help" | "-h") => "help",
+        Some("--version" | "-V") => "version",
+        Some(name) => name,
+        None => "",
+    };
+    match COMMANDS.iter().find(|command| command.name == name) {
+        Some(command) => (command.run)(rest),
+        None if TOOLS.contains(&name) => usage_error(&format!("this program was built without the command '{name}'")),
+        None => usage_error(&format!("unknown command '{}'\n{}", command.to_string_lossy(), usage())),
     }
 }
 
@@ -146,4 +189,22 @@ fn print_or(text: &str, failure: ExitCode) -> ExitCode {
 /// Writes one line to standard error.
 fn print_error(line: &str) {
     eprintln!("{}", Escaped(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_lists_the_commands_that_the_program_has() {
+        let usage = usage();
+        for (tool, built) in
+            TOOLS.into_iter().zip([cfg!(feature = "bench"), cfg!(feature = "topology"), cfg!(feature = "market")])
+        {
+            assert_eq!(usage.contains(&format!("\n  {tool} ")), built, "{tool}: {usage}");
+            assert_eq!(COMMANDS.iter().any(|command| command.name == tool), built, "{tool}");
+        }
+        assert!(usage.contains("\n  broker      run a broker\n"), "{usage}");
+        assert!(usage.contains("\n  hash-password\n              read a password"), "{usage}");
+    }
 }

@@ -34,10 +34,12 @@ mod logs;
 mod management;
 #[path = "program/management_tls.rs"]
 mod management_tls;
+#[cfg(feature = "market")]
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]
 mod passwords;
+#[cfg(feature = "topology")]
 #[path = "program/plan.rs"]
 mod plan;
 #[path = "program/policies.rs"]
@@ -288,10 +290,14 @@ fn commands_and_their_statuses() {
         (&[], 2, "usage: harrier COMMAND"),
         (&["brokr"], 2, "harrier: unknown command 'brokr'"),
         (&["help"], 0, "  broker  "),
+        #[cfg(feature = "bench")]
         (&["--help"], 0, "  bench  "),
         (&["--version"], 0, concat!("harrier ", env!("CARGO_PKG_VERSION"), "\n")),
         (&["version"], 0, "harrier "),
+        #[cfg(feature = "bench")]
         (&["bench", "--help"], 0, "de-spsc"),
+        #[cfg(not(feature = "bench"))]
+        (&["bench", "--help"], 2, "harrier: this program was built without the command 'bench'\n"),
         (&["broker", "--help"], 0, "--listen ADDRESS (repeatable)"),
         (&["broker", "--print-config", "--shards", "2"], 0, "\nshards = 2\n"),
         (&["ctl", "--help"], 0, "usage: harrier ctl [OPTIONS] COMMAND [ARGUMENTS]"),

@@ -21,6 +21,7 @@ pub mod paired_ratios;
 mod progress;
 #[cfg(test)]
 mod schema;
+pub mod section_text;
 pub mod stdout;
 
 pub use compare::DocumentComparison;

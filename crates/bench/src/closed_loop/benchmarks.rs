@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, DURABLE, NULL, PAIRS, RAW, SIZES, TOPIC, WINDOW};
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError};
-use crate::delivery_window::DeliveryWindow;
-use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX, WINDOW_MESSAGES_MAX};
-use crate::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
-use crate::patterns::PatternMatching;
-use crate::role_protocol::TrafficShape;
-use crate::scenario::{Scenario, ScenarioExchange};
-use crate::tcp::QUEUE;
+use crate::limits::{CHANGES_PER_S_MAX, PAIRS_MAX, PATTERNS_MAX, WINDOW_MESSAGES_MAX};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError};
+use harness::delivery_window::DeliveryWindow;
+use harness::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
+use harness::role_protocol::TrafficShape;
+use harness::tcp::QUEUE;
+use load::limits::{CONSUMERS_MAX, KEYS_MAX};
+use load::patterns::PatternMatching;
+use load::scenario::{Scenario, ScenarioExchange};
 
 /// A closed-loop benchmark.
 pub struct Benchmark {

@@ -7,7 +7,7 @@ use report::document::SeriesPoint;
 use report::{Metric, paired_ratios};
 
 use crate::limits::{CEILING_TIMES_MIN, SOCKET_BASELINE_SHARE_MIN};
-use crate::target::{BenchmarkTarget, TargetAddress};
+use harness::target::{BenchmarkTarget, TargetAddress};
 
 /// The metric that a null broker is compared by.
 pub fn metric(way: &TargetAddress) -> Metric {

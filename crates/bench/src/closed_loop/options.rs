@@ -2,11 +2,12 @@
 
 use super::benchmarks::{Benchmark, BenchmarkVariant};
 use super::run_length::RunLength;
-use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
-use crate::limits::{SECONDS_MAX, SPIN_US_MAX, STEP_MAX};
-use crate::measure_options::MeasureOptions;
-use crate::role_protocol::{TrafficShape, sizes};
-use crate::run_recorder::RunRecorder;
+use crate::limits::{SPIN_US_MAX, STEP_MAX};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::measure_options::MeasureOptions;
+use harness::role_protocol::{TrafficShape, sizes};
+use harness::run_recorder::RunRecorder;
+use load::limits::SECONDS_MAX;
 
 /// Message sizes and length of runs.
 pub const SIZES: &[OptionSpec] = &[

@@ -2,9 +2,9 @@
 //!
 //! A fast target needs many messages for a stable figure, and a slow one can only finish a few in time.
 
-use crate::limits::SEGMENT_MESSAGES_MAX;
-use crate::role_protocol::{LoadSegment, MessageCounts, TrafficShape};
-use crate::scenario::RunningScenario;
+use harness::limits::SEGMENT_MESSAGES_MAX;
+use harness::role_protocol::{LoadSegment, MessageCounts, TrafficShape};
+use load::scenario::RunningScenario;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunLength {

@@ -8,14 +8,14 @@ use report::{Metric, OsuTable, ProgressLine, Yardstick, YardstickShare};
 use super::benchmarks::{Benchmark, BenchmarkVariant};
 use super::generator_ceiling;
 use super::options::ClosedLoopOptions;
-use crate::failure::CommandFailure;
-use crate::launcher::stand_in_address;
-use crate::measure_options::MeasureOptions;
-use crate::role::role_tasks::RelayTask;
-use crate::role_protocol::{LoadSegment, TrafficShape};
-use crate::run_recorder::{RunRecorder, check_interrupted};
-use crate::scenario::{RunningScenario, Scenario};
-use crate::target::{BenchmarkTarget, TargetAddress};
+use harness::failure::CommandFailure;
+use harness::launcher::stand_in_address;
+use harness::measure_options::MeasureOptions;
+use harness::role_protocol::{LoadSegment, TrafficShape};
+use harness::role_tasks::RelayTask;
+use harness::run_recorder::{RunRecorder, check_interrupted};
+use harness::target::{BenchmarkTarget, TargetAddress};
+use load::scenario::{RunningScenario, Scenario};
 
 /// A benchmark in progress.
 pub struct ClosedLoopRunner<'a> {

@@ -3,13 +3,13 @@
 //! Goals of queue features, memory and TLS are in the files beside this one.
 
 use super::PerfRun;
-use super::interleaved::{PerfContestant, PerfSeries, compare};
-use super::perf_table::{GoalBound, PerfRow};
-use crate::delivery_window::DeliveryWindow;
-use crate::placement::CpuPlacement;
-use crate::role_protocol::TrafficShape;
-use crate::scenario::{Scenario, SegmentFigures};
-use crate::target::BenchmarkTarget;
+use harness::delivery_window::DeliveryWindow;
+use harness::placement::CpuPlacement;
+use harness::role_protocol::TrafficShape;
+use harness::target::BenchmarkTarget;
+use load::interleaved::{PerfContestant, PerfSeries, compare};
+use load::perf_table::{GoalBound, PerfRow};
+use load::scenario::{Scenario, SegmentFigures};
 
 pub(super) const SMALL: usize = 64;
 const KIB: usize = 1_024;
@@ -154,7 +154,7 @@ impl PerfRun {
 
     pub(super) fn large(&mut self) -> Result<(), String> {
         let (broker, relay) =
-            (self.broker("harrier", None)?, BenchmarkTarget::relay(0, &crate::placement::CpuList::default())?);
+            (self.broker("harrier", None)?, BenchmarkTarget::relay(0, &harness::placement::CpuList::default())?);
         let in_flight = |messages| Scenario { window: DeliveryWindow { messages }, ..Scenario::default() };
         for (name, size, scenario, least) in [
             ("64 KiB direct", LARGE, Scenario::default(), 0.8),

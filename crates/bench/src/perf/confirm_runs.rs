@@ -4,12 +4,12 @@ use gauge::HostEnvironment;
 use report::{Metric, invalid_reasons_of_run};
 
 use super::broker_goals::SMALL;
-use crate::arguments::ParsedOptions;
-use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
 use crate::open_loop::confirmed_spec;
-use crate::target::BenchmarkTarget;
-use crate::workload::spec::WorkloadSpec;
-use crate::workload::{execution, run_results};
+use harness::arguments::ParsedOptions;
+use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
+use harness::target::BenchmarkTarget;
+use load::workload::spec::WorkloadSpec;
+use load::workload::{execution, run_results};
 
 /// A run of them.
 pub(super) struct ConfirmRun {

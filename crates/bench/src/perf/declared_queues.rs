@@ -3,8 +3,8 @@
 use client::{Client, QueueOptions};
 use gauge::clock::now_ns;
 
-use crate::role::connect;
-use crate::target::{BenchmarkTarget, TargetAddress};
+use harness::role_client::connect;
+use harness::target::{BenchmarkTarget, TargetAddress};
 
 /// The queues, as long as their client is there if they are its own.
 pub(super) struct DeclaredQueues {

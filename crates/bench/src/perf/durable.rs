@@ -12,18 +12,18 @@ use super::PerfRun;
 use super::broker_goals::{LARGE, SMALL, find_series, perf_contestant, ratio};
 use super::confirm_runs::ConfirmRuns;
 use super::declared_queues::DeclaredQueues;
-use super::interleaved::{PerfSeries, turns};
-use super::perf_table::{GoalBound, PerfRow};
 use crate::limits::{
     PERF_DECLARED_QUEUES, PERF_FANOUT_MESSAGES, PERF_FLOOR_GROUPS, PERF_OPEN_RATE, PERF_OPEN_WINDOW,
     PERF_RECOVER_MEMORY_DIVISOR, PERF_RECOVER_MESSAGE_BYTES, PERF_RECOVER_WINDOW,
 };
-use crate::placement::{CpuList, CpuPlacement};
-use crate::role_protocol::{LoadSegment, TrafficShape};
-use crate::scenario::{RunningScenario, Scenario, SegmentFigures};
-use crate::target::BenchmarkTarget;
 use crate::written_segment;
 use gauge::RunValues;
+use harness::placement::{CpuList, CpuPlacement};
+use harness::role_protocol::{LoadSegment, TrafficShape};
+use harness::target::BenchmarkTarget;
+use load::interleaved::{PerfSeries, turns};
+use load::perf_table::{GoalBound, PerfRow};
+use load::scenario::{RunningScenario, Scenario, SegmentFigures};
 use store::limits::{BLOCK_BYTES, GROUP_BYTES_MAX};
 
 const KIB: usize = 1_024;

@@ -4,12 +4,12 @@
 
 use super::PerfRun;
 use super::broker_goals::{SMALL, perf_contestant, ratio};
-use super::interleaved::PerfSeries;
-use super::perf_table::GoalBound;
-use crate::placement::CpuPlacement;
-use crate::queue_feature::QueueFeature;
-use crate::role_protocol::TrafficShape;
-use crate::scenario::Scenario;
+use harness::placement::CpuPlacement;
+use harness::queue_feature::QueueFeature;
+use harness::role_protocol::TrafficShape;
+use load::interleaved::PerfSeries;
+use load::perf_table::GoalBound;
+use load::scenario::Scenario;
 
 const PLAIN: &str = "plain";
 /// Name, feature and maximum cost of each contestant.

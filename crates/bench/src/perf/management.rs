@@ -12,18 +12,18 @@ use super::broker_goals::{SMALL, confirmed, perf_contestant, ratio};
 use super::confirm_runs::{ConfirmRun, ConfirmRuns};
 use super::declared_queues::DeclaredQueues;
 use super::http_observer::{HttpObserver, ask};
-use super::interleaved::{PerfEffort, PerfSeries, compare, turns};
-use super::perf_table::{GoalBound, PerfRow};
 use crate::limits::{
     PERF_BYSTANDER_ATTEMPTS, PERF_BYSTANDER_RATE_MAX, PERF_BYSTANDER_RATE_MIN, PERF_BYSTANDER_SHARE,
     PERF_BYSTANDER_WINDOW, PERF_LISTED_OBJECTS, PERF_LISTED_QUEUES_MANY, PERF_LOOK_INTERVAL, PERF_MANAGEMENT_RUNS_MIN,
 };
-use crate::open_files;
-use crate::placement::CpuPlacement;
-use crate::role::connect;
-use crate::role_protocol::TrafficShape;
-use crate::scenario::Scenario;
-use crate::target::{BenchmarkTarget, TargetAddress, free_port};
+use harness::open_files;
+use harness::placement::CpuPlacement;
+use harness::role_client::connect;
+use harness::role_protocol::TrafficShape;
+use harness::target::{BenchmarkTarget, TargetAddress, free_port};
+use load::interleaved::{PerfEffort, PerfSeries, compare, turns};
+use load::perf_table::{GoalBound, PerfRow};
+use load::scenario::Scenario;
 
 const ALONE: &str = "without API";
 const OBSERVED: &str = "scraped, page open";

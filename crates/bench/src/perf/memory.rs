@@ -3,8 +3,8 @@
 //! Each is measured with a fresh broker and fewer objects than `harrier bench scale` creates.
 
 use super::PerfRun;
-use super::perf_table::{GoalBound, PerfRow};
 use crate::scale::{ScaledObject, cost, settled_bytes};
+use load::perf_table::{GoalBound, PerfRow};
 use report::stdout::put;
 
 /// Few enough for the default limit of open files.

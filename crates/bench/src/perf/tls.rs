@@ -2,14 +2,15 @@
 //!
 //! The goals are from the issue "Everything a RabbitMQ client relies on".
 
+use super::PerfRun;
 use super::broker_goals::{LARGE, SMALL, perf_contestant, ratio};
-use super::interleaved::PerfSeries;
-use super::perf_table::GoalBound;
-use super::{PerfRun, TemporaryCertificate};
-use crate::placement::{CpuList, CpuPlacement};
-use crate::role_protocol::TrafficShape;
-use crate::scenario::{Scenario, SegmentFigures};
-use crate::target::BenchmarkTarget;
+use harness::placement::{CpuList, CpuPlacement};
+use harness::role_protocol::TrafficShape;
+use harness::target::BenchmarkTarget;
+use load::certificate::TemporaryCertificate;
+use load::interleaved::PerfSeries;
+use load::perf_table::GoalBound;
+use load::scenario::{Scenario, SegmentFigures};
 
 impl PerfRun {
     pub(super) fn tls(&mut self) -> Result<(), String> {

@@ -3,12 +3,12 @@
 //! Kernel time is left out: with a software device the kernel does work that a real card does itself.
 
 use super::{POLLS, RdmaGoals, of};
-use crate::broker_network::{NetworkBroker, TCP};
-use crate::perf::interleaved::{PerfContestant, PerfSeries, compare};
-use crate::perf::perf_table::GoalBound;
-use crate::placement::CpuPlacement;
-use crate::role_protocol::TrafficShape;
-use crate::scenario::Scenario;
+use harness::broker_network::{NetworkBroker, TCP};
+use harness::placement::CpuPlacement;
+use harness::role_protocol::TrafficShape;
+use load::interleaved::{PerfContestant, PerfSeries, compare};
+use load::perf_table::GoalBound;
+use load::scenario::Scenario;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::{POLLS, RdmaGoals};
-use crate::perf::perf_table::GoalBound;
-use crate::placement::CpuPlacement;
-use crate::role_protocol::{LoadSegment, TrafficShape};
-use crate::scenario::{RunningScenario, Scenario};
+use harness::placement::CpuPlacement;
+use harness::role_protocol::{LoadSegment, TrafficShape};
+use load::perf_table::GoalBound;
+use load::scenario::{RunningScenario, Scenario};
 
 /// A load: name, traffic pattern, size, and messages per second of the requested length.
 const LOADS: [(&str, TrafficShape, usize, f64); 5] = [

@@ -1,14 +1,14 @@
 //! Memory that a broker has pinned for its device per idle connection.
 
 use super::{POLLS, RdmaGoals};
-use crate::perf::perf_table::GoalBound;
-use crate::role::connect;
+use harness::role_client::connect;
+use load::perf_table::GoalBound;
 
 const PINNED_BYTES_MAX: f64 = 65_536.0;
 
 impl RdmaGoals {
     pub(super) fn pinned(&mut self) -> Result<(), String> {
-        crate::open_files::raise_for(8 * self.connections)?;
+        harness::open_files::raise_for(8 * self.connections)?;
         let broker = self.broker(POLLS[0])?;
         let make = || connect(&broker.url, "idle").map_err(|error| error.to_string());
         // The first connection allocates what all of them share.

@@ -5,16 +5,16 @@ use report::document::Document;
 
 use super::cpu_cost::cost;
 use super::{RdmaGoals, of};
-use crate::broker_network::{NetworkBroker, TCP};
-use crate::failure::CommandFailure;
 use crate::networks::{median, point};
-use crate::perf::interleaved::{PerfContestant, PerfSeries, compare};
-use crate::perf::perf_table::GoalBound;
-use crate::placement::CpuPlacement;
-use crate::role_protocol::TrafficShape;
-use crate::scenario::Scenario;
-use crate::scratch::ScratchDirectory;
 use crate::verbs;
+use harness::broker_network::{NetworkBroker, TCP};
+use harness::failure::CommandFailure;
+use harness::placement::CpuPlacement;
+use harness::role_protocol::TrafficShape;
+use harness::scratch::ScratchDirectory;
+use load::interleaved::{PerfContestant, PerfSeries, compare};
+use load::perf_table::GoalBound;
+use load::scenario::Scenario;
 
 const TIMES_MAX: f64 = 1.5;
 /// Publish, its delivery, the answer, its delivery.

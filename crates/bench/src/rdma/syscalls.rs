@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{POLLS, RdmaGoals};
-use crate::broker_network::{NetworkBroker, TCP};
-use crate::perf::perf_table::GoalBound;
-use crate::placement::CpuPlacement;
-use crate::role_protocol::{LoadSegment, TrafficShape};
-use crate::scenario::{RunningScenario, Scenario};
+use harness::broker_network::{NetworkBroker, TCP};
+use harness::placement::CpuPlacement;
+use harness::role_protocol::{LoadSegment, TrafficShape};
+use load::perf_table::GoalBound;
+use load::scenario::{RunningScenario, Scenario};
 
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRIGGER: &str = "hist:keys=id,common_pid:size=4096";

@@ -14,12 +14,13 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::interrupt;
-use crate::limits::{BROKER_GONE_WAIT, CONNECT_INTERVAL, RECOVERY_WAIT};
-use crate::placement::CpuList;
-use crate::process::{ChildProcess, launch_command, this_program};
-use crate::scratch::ScratchDirectory;
-use crate::target::free_port;
+use crate::limits::BROKER_GONE_WAIT;
+use harness::interrupt;
+use harness::placement::CpuList;
+use harness::role_process::{ChildProcess, launch_command, this_program};
+use harness::scratch::ScratchDirectory;
+use harness::target::free_port;
+use load::limits::{CONNECT_INTERVAL, RECOVERY_WAIT};
 
 /// How a broker is started.
 #[derive(Clone, Debug, PartialEq, Eq)]

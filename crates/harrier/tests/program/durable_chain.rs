@@ -1,7 +1,7 @@
 //! A chain of brokers with state folders, each of which is killed in turn while messages are on their way: what its first
 //! broker confirmed is in the durable queue at its end.
 
-use super::federation::{done, free_port, links, named, runs, until_links, until_wanted};
+use super::federation::{done, links, named, runs, until_links, until_wanted};
 use super::{BrokerProcess, TempFolder, wait_until};
 use client::{Client, ClientChannel, Publish, QueueOptions};
 use rustix::process::Signal;
@@ -25,7 +25,7 @@ struct Chain {
 impl Chain {
     /// Starts and joins the brokers, and binds a durable queue at the last one.
     fn start() -> Chain {
-        let places = std::array::from_fn(|_| free_port());
+        let places = std::array::from_fn(|_| "127.0.0.1:0".to_owned());
         let mut chain = Chain { folder: TempFolder::new("durable-chain"), places, brokers: [None, None, None] };
         (0..NAMES.len()).for_each(|broker| chain.start_one(broker));
         for below in 1..NAMES.len() {
@@ -42,7 +42,9 @@ impl Chain {
 
     fn start_one(&mut self, broker: usize) {
         let more = ["--segment-bytes", "4MiB"];
-        self.brokers[broker] = Some(named(&self.folder, NAMES[broker], &self.places[broker], &more));
+        let process = named(&self.folder, NAMES[broker], &self.places[broker], &more);
+        self.places[broker].clone_from(&process.address);
+        self.brokers[broker] = Some(process);
     }
 
     fn connect(&self, broker: usize) -> (Client, ClientChannel) {

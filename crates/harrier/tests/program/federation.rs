@@ -45,11 +45,7 @@ pub(super) fn runs(link: &Json) -> bool {
     link["routes"].as_array().is_some_and(|routes| routes.iter().all(|route| route["runs"] == true))
 }
 
-pub(super) fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string()
-}
-
-/// A broker with a name and a state folder, at a fixed address.
+/// A broker with a name and a state folder. One that comes back is given the address that its predecessor had.
 pub(super) fn named(folder: &TempFolder, name: &str, listen: &str, more: &[&str]) -> BrokerProcess {
     let state = folder.path(name);
     let words = ["--listen", listen, "--shards", "1", "--state", &state, "--cluster-name", name];
@@ -216,8 +212,8 @@ pub(super) fn until_wanted(url: &str, exchange: &str, key: &str, told: impl Fn()
 fn a_chain_lives_on_when_its_middle_was_killed() {
     let folder = TempFolder::new("joined-chain");
     let root = named(&folder, "root", "127.0.0.1:0", &[]);
-    let place = free_port();
-    let middle = named(&folder, "middle", &place, &[]);
+    let middle = named(&folder, "middle", "127.0.0.1:0", &[]);
+    let place = middle.address.clone();
     let leaf = named(&folder, "leaf", "127.0.0.1:0", &[]);
     done(&["-d", "dynamic", "add", &place, &root.address, "amq.topic"]);
     done(&["-d", "dynamic", "add", &leaf.address, &place, "amq.topic"]);
@@ -259,9 +255,9 @@ fn a_chain_lives_on_when_its_middle_was_killed() {
 #[test]
 fn durable_routes_outlive_restarts_of_either_side() {
     let folder = TempFolder::new("joined-restarts");
-    let (above, below) = (free_port(), free_port());
     let start = |name: &str, place: &str| named(&folder, name, place, &[]);
-    let (root, leaf) = (start("root", &above), start("leaf", &below));
+    let (root, leaf) = (start("root", "127.0.0.1:0"), start("leaf", "127.0.0.1:0"));
+    let (above, below) = (root.address.clone(), leaf.address.clone());
     done(&["-d", "dynamic", "add", &below, &above, "amq.topic"]);
     let (up, down) = (format!("amqp://{above}"), format!("amqp://{below}"));
     let told = || format!("{:#?}", links(&below));

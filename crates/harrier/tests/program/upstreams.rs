@@ -1,7 +1,6 @@
 //! Federated exchanges, as parameters and policies make them, between brokers that are processes.
 
 use super::TempFolder;
-use super::federation::free_port;
 use super::management::{ApiBroker, GUEST, request};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -199,7 +198,7 @@ fn sets_give_upstreams_other_terms_and_a_link_goes_with_its_upstream_or_its_exch
         bind(&downstream, name, &format!("of-{name}"), "");
     }
     // The first address is nobody's: the second is tried then.
-    let value = json!({"uri": [format!("amqp://{}", free_port()), there.url()], "reconnect-delay": 0.1,
+    let value = json!({"uri": ["amqp://127.0.0.1:1".to_owned(), there.url()], "reconnect-delay": 0.1,
                        "ack-mode": "no-ack"});
     downstream.done("PUT", "/api/parameters/federation-upstream/%2F/up", &json!({"value": value}));
     let set = json!([{"upstream": "up", "exchange": "source", "ack-mode": "on-confirm", "expires": 600_000,
