@@ -335,9 +335,10 @@ impl Side {
 
     /// Everything that is counted and held.
     fn counted(&mut self) -> String {
-        // What a run waits for it is told to behind all of it.
+        // A run waits for the last of its tickets, behind all of it.
         let told = self.world.stored(0);
         let (awaited, stored): (Vec<&str>, Vec<&str>) = told.split(" | ").partition(|told| told.starts_with("await"));
+        let awaited = awaited.iter().filter_map(|told| told.rsplit(' ').next()?.parse::<u64>().ok()).max();
         // What a run of dead letters comes from is forgotten behind all of it.
         let (forgotten, stored): (Vec<&str>, Vec<&str>) =
             stored.into_iter().partition(|told| told.starts_with("forget"));
