@@ -202,7 +202,7 @@ settings! {
         /// Whether a connection moves to the thread that has the queue which it uses, so that its messages do not pass from one thread
         /// to another. It moves when it first consumes from or gets a message of a queue there, or has published some thousand small
         /// messages nearly all of which went there; not while it has consumers or exclusive queues, and not over RDMA.
-        connections_follow_queues: bool = "true", SettingKind::Flag;
+        connections_follow_queues: bool = "false", SettingKind::Flag;
         /// How long a thread that has nothing to do looks for work before it sleeps, as long as that pays: once waits
         /// are longer it sleeps at once. It lowers latency and costs CPU. 0: not at all.
         spin_us: u32 = "0", SettingKind::Number { unit: "microseconds", least: 0, most: SPIN_US_MAX };

@@ -99,11 +99,10 @@ fn every_setting_is_set_by_every_source() {
             "memory_limit" => ("33%", "\"33%\""),
             "frame_bytes_max" | "session_output_bytes_max" => ("5000", "5000"),
             "rdma_frame_bytes_max" | "rdma_receive_buffer_bytes" => ("5000", "5000"),
-            "queue_types_as_classic" | "store_lose_damaged" => ("true", "true"),
+            "queue_types_as_classic" | "store_lose_damaged" | "connections_follow_queues" => ("true", "true"),
             "store_sync" => ("never", "\"never\""),
             "segment_bytes" | "store_scrub_rate" => ("4194304", "4194304"),
             "idle_processors" => ("poll", "\"poll\""),
-            "connections_follow_queues" => ("false", "false"),
             _ => ("7", "7"),
         };
         assert_ne!(setting.default_value().to_toml(), toml, "{}", setting.name);

@@ -17,6 +17,6 @@ pub struct MoveOptions {
 impl Default for MoveOptions {
     fn default() -> Self {
         let (window_messages, patience, rest) = (MOVE_WINDOW_MESSAGES, MOVE_PATIENCE, MOVE_REST);
-        MoveOptions { is_enabled: true, window_messages, patience, rest }
+        MoveOptions { is_enabled: false, window_messages, patience, rest }
     }
 }

@@ -21,6 +21,10 @@ struct Misplaced {
     _filler: (Client, ClientChannel),
 }
 
+fn enabled() -> MoveOptions {
+    MoveOptions { is_enabled: true, ..MoveOptions::default() }
+}
+
 fn start(moves: MoveOptions, exclusive: bool) -> Misplaced {
     let options = ServerOptions { moves, connections_max: 4, ..server_options("followed", 2) };
     let server = Server::start(options).expect("a broker");
@@ -101,7 +105,7 @@ fn on_shard(connections: &[ConnectionReport], shard: u16) -> usize {
 
 #[test]
 fn publisher_and_consumer_move_to_the_shard_of_their_queue_and_nothing_is_lost_or_overtaken() {
-    let mut world = start(MoveOptions::default(), false);
+    let mut world = start(enabled(), false);
     let (before, moves, _) = world.connections();
     assert_eq!((on_shard(&before, 0), on_shard(&before, 1), moves), (2, 2, MoveStats::default()));
     let (client, channel) = &mut world.consumer;
@@ -131,7 +135,7 @@ fn publisher_and_consumer_move_to_the_shard_of_their_queue_and_nothing_is_lost_o
 
 #[test]
 fn who_has_exclusive_queues_stays() {
-    let mut world = start(MoveOptions::default(), true);
+    let mut world = start(enabled(), true);
     let (client, channel) = &mut world.consumer;
     client.consume(*channel, "q", &ConsumeOptions::default()).expect("consumed");
     world.pass(0..MESSAGES);
@@ -140,7 +144,7 @@ fn who_has_exclusive_queues_stays() {
 
 #[test]
 fn nobody_moves_where_that_is_off() {
-    let mut world = start(MoveOptions { is_enabled: false, ..MoveOptions::default() }, false);
+    let mut world = start(MoveOptions::default(), false);
     let (client, channel) = &mut world.consumer;
     client.consume(*channel, "q", &ConsumeOptions::default()).expect("consumed");
     world.pass(0..MESSAGES);
@@ -149,7 +153,7 @@ fn nobody_moves_where_that_is_off() {
 
 #[test]
 fn whoever_gets_a_message_moves_first_and_keeps_what_it_cannot_be_told_twice() {
-    let mut world = start(MoveOptions::default(), false);
+    let mut world = start(enabled(), false);
     let (publisher, channel) = &mut world.declarer;
     for body in [b"a", b"b"] {
         publisher.publish(*channel, &Publish::to("", "q"), body).expect("published");
