@@ -11,7 +11,9 @@ use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, RoutePart};
 use crate::ids::StoredPosition;
-use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_RUN_BYTES_MAX, PROPERTIES_BYTES_PER_WORK};
+use crate::limits::{
+    DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_RUN_BYTES_KEPT, DEAD_LETTER_RUN_BYTES_MAX, PROPERTIES_BYTES_PER_WORK,
+};
 use crate::message::{BodyRef, Content, Message};
 use crate::pending_dead_letters::DeadLetterGroup;
 use crate::settled_run::SettledRun;
@@ -218,6 +220,8 @@ impl DeadLetterRouter {
         let bodies = BodyRun::new(&self.bodies, body_bytes, 0, body_bytes);
         dispatcher.work.draw(count * writer.work());
         dispatcher.deliver_planned(queues, &content, bodies, fx);
+        self.bodies.clear();
+        self.bodies.shrink_to(DEAD_LETTER_RUN_BYTES_KEPT);
         group.messages -= count;
         let pending = &mut dispatcher.queues.housekeeping.dead_letters;
         pending.drop_following(count, group.is_stored, |source| done.push(source, fx));

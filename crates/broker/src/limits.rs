@@ -81,6 +81,8 @@ pub const DEAD_LETTER_THROTTLE_US: u64 = 1_000;
 pub const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
 /// Bytes of the bodies of dead letters that go to their consumers at once, as a run.
 pub const DEAD_LETTER_RUN_BYTES_MAX: usize = 32 * 1024;
+/// Bytes that the list of these bodies keeps for the next run.
+pub const DEAD_LETTER_RUN_BYTES_KEPT: usize = 4 * 1024;
 /// Units of work of a dead letter beside those of its queues and its properties.
 pub const DEAD_LETTER_WORK: usize = 4;
 /// Bytes of properties that one unit of work writes anew: of a dead letter, or of a message with a count of its returns.
