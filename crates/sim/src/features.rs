@@ -45,7 +45,7 @@ use delivery_checks::Suspicions;
 use disk_troubles::DiskTroubles;
 use live_damage::LiveDamage;
 use report_reader::ReportReader;
-use rest_checks::{RestChecker, is_blocking};
+use rest_checks::{RestChecker, is_blocking, shards};
 use shadow_model::ShadowModel;
 use sync_losses::SyncWatch;
 
@@ -56,7 +56,7 @@ pub struct FeatureWorkload {
     suspicions: Suspicions,
     steps_left: u32,
     /// The model's time, the digest and what clients had read unseen at the last quiet round.
-    progress: (ModelTime, u64, u64),
+    progress: Progress,
     troubles: DiskTroubles,
     /// What was damaged in this life of the broker, and what its scrub has said.
     live_damage: LiveDamage,
@@ -65,6 +65,16 @@ pub struct FeatureWorkload {
     syncs: SyncWatch,
     /// Why the broker closes all connections.
     ending: Option<EndReason>,
+}
+
+/// What changes while anything happens.
+#[derive(PartialEq, Default)]
+struct Progress {
+    now: ModelTime,
+    digest: u64,
+    unseen_bytes: u64,
+    /// Messages that brokers have read: a client that has closed its connection sees nothing of what is still taken from it.
+    published: u64,
 }
 
 impl FeatureWorkload {
@@ -76,7 +86,7 @@ impl FeatureWorkload {
             model: ShadowModel { has_store, ..ShadowModel::new(settings.limits.is_ample()) },
             suspicions: Suspicions::default(),
             steps_left: features.steps,
-            progress: (0, 0, 0),
+            progress: Progress::default(),
             troubles: DiskTroubles::default(),
             live_damage: LiveDamage::default(),
             reader: ReportReader::default(),
@@ -89,9 +99,13 @@ impl FeatureWorkload {
         ClientTurn { world, model: &mut self.model, settings: &self.settings }
     }
 
-    /// What changes while anything happens.
-    fn progress_of(&self, world: &SimulatedWorld) -> (ModelTime, u64, u64) {
-        (self.model.now, world.trace.digest, unseen_bytes(world))
+    fn progress_of(&self, world: &SimulatedWorld) -> Progress {
+        Progress {
+            now: self.model.now,
+            digest: world.trace.digest,
+            unseen_bytes: unseen_bytes(world),
+            published: shards(world).map(|node| node.shard.broker().counters().published).sum(),
+        }
     }
 }
 
