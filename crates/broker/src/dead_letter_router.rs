@@ -16,6 +16,7 @@ use crate::limits::{
 };
 use crate::message::{BodyRef, Content, Message};
 use crate::pending_dead_letters::DeadLetterGroup;
+use crate::run_lists::RunTerms;
 use crate::settled_run::SettledRun;
 use crate::work_budget::WorkBudget;
 use catalog::{Catalog, KeyedRoute, QueueRoute, RouteDependence, RoutedQueue};
@@ -204,7 +205,9 @@ impl DeadLetterRouter {
             return;
         }
         let queues = route.queues.iter().map(|queue| queue.id);
-        let most = dispatcher.plan_run(queues.clone(), &content, most, writer.work(), fx);
+        // What a letter causes goes before the letters behind it.
+        let terms = RunTerms { more_work: writer.work(), may_drop: false };
+        let most = dispatcher.plan_run(queues.clone(), &content, most, terms, fx);
         let pending = &mut dispatcher.queues.housekeeping.dead_letters;
         self.bodies.clear();
         let mut count = 0;

@@ -146,6 +146,11 @@ impl FeatureState {
         if is_over { 0 } else { usize::try_from(messages).unwrap_or(usize::MAX) }
     }
 
+    /// Whether for each more message like this one another is dropped.
+    pub fn drops_for(&self, ready: &ReadyMessages, content: &Content<'_>) -> bool {
+        self.overflow == OverflowPolicy::DropHead && self.room(ready, content) == 0
+    }
+
     /// Whether a message is dropped though no other waits.
     pub fn drops_alone(&self, content: &Content<'_>) -> bool {
         self.overflow == OverflowPolicy::DropHead

@@ -112,6 +112,11 @@ impl PendingDeadLetters {
         true
     }
 
+    /// How many more may be added.
+    pub fn room(&self) -> usize {
+        DEAD_LETTERS_PENDING_MAX.saturating_sub(self.messages)
+    }
+
     /// How many were ever added: who compares it knows whether a command has caused any.
     #[inline]
     pub fn pushed(&self) -> u64 {

@@ -15,7 +15,7 @@ use catalog::RoutedQueue;
 use wire::{BodyRun, ChannelNumber, RawProperties};
 
 impl Broker {
-    /// Publishes that differ from one that was just accepted in their bodies alone: as many of them as consumers take at once. Returns
+    /// Publishes that differ from one that was just accepted in their bodies alone: as many of them as queues take at once. Returns
     /// how many; the publisher may continue with the next by [`Broker::publish`].
     #[inline]
     pub fn publish_repeats<E: Effects>(
@@ -32,7 +32,7 @@ impl Broker {
 
 impl Publishing<'_> {
     /// Publishes that differ from `publish` in their bodies alone, and follow it: it was accepted, and nothing else has happened
-    /// since. Delivers as many of them as consumers take at once. Returns how many: their publisher may continue.
+    /// since. Delivers as many of them as queues take at once. Returns how many: their publisher may continue with the next.
     pub fn publish_repeats<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
@@ -66,6 +66,7 @@ impl Publishing<'_> {
             bcc: &[],
             arrived_us: dispatcher.now_us,
         };
+        let dead_letters = dispatcher.queues.housekeeping.dead_letters.pushed();
         let identity = dispatcher.identity;
         let (delivered, sent_to) = match &*route.queues {
             [only] if !identity.is_home(only.home) => {
@@ -108,6 +109,11 @@ impl Publishing<'_> {
         }
         if let Some(cache) = &mut channel.route_cache {
             cache.count(&route, messages);
+        }
+        if self.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
+            self.route_dead_letters_of(slot, fx);
+            // A publisher that is throttled from now on learns that with its next publish.
+            let _read_control = self.after_publish(slot, false, &route, fx);
         }
         delivered
     }

@@ -154,17 +154,22 @@ impl Publishing<'_> {
         let origin = PublishOrigin { slot, number, channel: key };
         self.forward(origin, &route, &content, publish.mandatory, awaited, fx);
         if self.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
-            self.data.dispatcher.flow.slow_dead_letter_queue = None;
-            self.data.dispatch_due(self.sessions, self.catalog, fx);
-            // Its dead letters go before its next publish, so that they are no more than a turn can cause.
-            if self.data.has_backlog {
-                self.sessions.defer(slot, DeferredWork::AwaitBacklog);
-            }
-            // A publisher of nothing but dead letters is throttled by the consumers of those.
-            let flow = &mut self.data.dispatcher.flow;
-            flow.slow_queue = flow.slow_queue.or(flow.slow_dead_letter_queue.take());
+            self.route_dead_letters_of(slot, fx);
         }
         Ok(self.after_publish(slot, first, &route, fx))
+    }
+
+    /// Routes the dead letters that publishes of a connection have caused. If their consumers are slow, `slow_queue` says so.
+    pub fn route_dead_letters_of<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        self.data.dispatcher.flow.slow_dead_letter_queue = None;
+        self.data.dispatch_due(self.sessions, self.catalog, fx);
+        // They go before its next publish, so that they are no more than a turn can cause.
+        if self.data.has_backlog {
+            self.sessions.defer(slot, DeferredWork::AwaitBacklog);
+        }
+        // A publisher of nothing but dead letters is throttled by the consumers of those.
+        let flow = &mut self.data.dispatcher.flow;
+        flow.slow_queue = flow.slow_queue.or(flow.slow_dead_letter_queue.take());
     }
 
     /// The content of a `basic.publish` has begun to arrive. Refuses what its exchange would not take before memory is taken for
@@ -232,7 +237,7 @@ impl Publishing<'_> {
 
     /// Whether the publisher may continue.
     #[inline]
-    fn after_publish<E: Effects>(
+    pub fn after_publish<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
         first: bool,

@@ -161,7 +161,7 @@ impl QueueHousekeeping {
         self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::Expired, fx)
     }
 
-    /// A message was added to a queue that has features, or that expires. Returns whether it must be dispatched.
+    /// Messages were added to a level of a queue that has features, or that expires. Returns whether it must be dispatched.
     #[inline]
     pub fn after_push<E: Effects>(
         &mut self,
@@ -179,16 +179,6 @@ impl QueueHousekeeping {
         }
         self.quotas.update(queue);
         dropped.more
-    }
-
-    /// Messages that are no more than may wait were added to a level of a queue in which others did.
-    #[inline]
-    pub fn after_run(&mut self, queue: &mut Queue, level: u8) {
-        queue.expiring |= queue.has_ttl();
-        if level > 0 {
-            self.rearm(queue);
-        }
-        self.quotas.update(queue);
     }
 
     /// Bytes by which what waits in memory may grow before some of it is to leave.

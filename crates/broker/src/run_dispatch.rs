@@ -8,14 +8,15 @@ use crate::effects::Effects;
 use crate::ids::ConsumerRef;
 use crate::limits::{INLINE_BODY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, SHARED_BODY_BYTES_MIN};
 use crate::message::{Content, Message};
-use crate::run_lists::{RunLists, RunRecipient};
+use crate::run_lists::{RunLists, RunRecipient, RunTerms};
 use catalog::QueueId;
 use wire::BodyRun;
 
 impl Dispatcher {
     /// Gives messages that are alike to their queues, which are of this shard: to the only consumer of each, or behind others that
     /// wait in it. Returns how many: those behind them are to be looked at one by one. None are taken where a message would do anything
-    /// else than pass through its queue or wait. What the store says of them is in `run_lists.append`.
+    /// else than pass through its queue, or wait while others may be dropped for it. What the store says of them is in
+    /// `run_lists.append`.
     pub fn deliver_run<E: Effects>(
         &mut self,
         queues: impl ExactSizeIterator<Item = QueueId> + Clone,
@@ -23,7 +24,8 @@ impl Dispatcher {
         bodies: BodyRun<'_>,
         fx: &mut E,
     ) -> usize {
-        let most = self.plan_run(queues.clone(), content, bodies.len(), 0, fx);
+        let terms = RunTerms { more_work: 0, may_drop: true };
+        let most = self.plan_run(queues.clone(), content, bodies.len(), terms, fx);
         if let Some(bodies) = bodies.take(most) {
             self.deliver_planned(queues, content, bodies, fx);
         }
@@ -47,21 +49,22 @@ impl Dispatcher {
                 RunRecipient::Consumer(consumer) => {
                     self.pass_run((queue, consumer), content, bodies, &mut lists, is_last, fx);
                 }
-                RunRecipient::Queue => self.add_run(queue, content, bodies, &mut lists, is_last, fx),
+                RunRecipient::Queue | RunRecipient::FullQueue => {
+                    self.add_run(queue, content, bodies, &mut lists, is_last, fx);
+                }
             }
         }
         lists.kept.clear();
         self.run_lists = lists;
     }
 
-    /// How many of so many messages like this one all queues take, each as is noted for it. `more_work` is that of a message beside
-    /// what its queues have of it.
+    /// How many of so many messages like this one all queues take, each as is noted for it.
     pub fn plan_run<E: Effects>(
         &mut self,
         queues: impl ExactSizeIterator<Item = QueueId>,
         content: &Content<'_>,
         messages: usize,
-        more_work: usize,
+        terms: RunTerms,
         fx: &E,
     ) -> usize {
         self.run_lists.recipients.clear();
@@ -72,19 +75,26 @@ impl Dispatcher {
         }
         // The store has the body of a message of several queues once, if they get it behind one another.
         let may_be_shared = count > 1 && content.is_persistent();
-        let (mut most, mut work_each) = (messages, more_work);
+        let (mut most, mut work_each) = (messages, terms.more_work);
         self.channels.run_outputs.begin();
         for queue in queues {
             if most == 0 {
                 return 0;
             }
-            let Some(recipient) = self.recipient(queue, content) else { return 0 };
+            let Some(recipient) = self.recipient(queue, content, terms.may_drop) else { return 0 };
             if may_be_shared && self.is_appended(queue, recipient) {
                 return 0;
             }
             // Where queues share a connection, their messages alternate: which one it is on another shard is not known here.
             most = match recipient {
-                RunRecipient::Queue => most.min(self.room_to_wait(queue, content, most, fx)),
+                RunRecipient::Queue => {
+                    let room = self.room_of_features(queue, content);
+                    self.room_to_wait(queue, content, most.min(room), fx)
+                }
+                RunRecipient::FullQueue => {
+                    let room = self.queues.housekeeping.dead_letters.room();
+                    self.room_to_wait(queue, content, most.min(room), fx)
+                }
                 RunRecipient::Consumer(ConsumerRef::Local(key)) => {
                     self.channels.accepted_of_run(key, content, most, fx)
                 }
@@ -102,9 +112,9 @@ impl Dispatcher {
     }
 
     /// What takes every message of this kind from now on: the only consumer of a queue in which none waits, or the queue in which
-    /// others do.
+    /// others do, or that nobody consumes.
     #[inline]
-    fn recipient(&self, id: QueueId, content: &Content<'_>) -> Option<RunRecipient> {
+    fn recipient(&self, id: QueueId, content: &Content<'_>, may_drop: bool) -> Option<RunRecipient> {
         let queue = self.queues.table.get(id)?;
         // What a queue does with messages that wait does not matter to one that passes.
         if let Some(features) = &queue.features
@@ -112,19 +122,28 @@ impl Dispatcher {
         {
             return None;
         }
-        if !queue.ready.is_empty() {
-            return Some(RunRecipient::Queue);
+        let waits = match queue.ready.is_empty() {
+            false => true,
+            true => !queue.consumers.has_active() && queue.time_to_live_us(content) != Some(0),
+        };
+        if waits {
+            let is_full = queue.features.as_ref().is_some_and(|features| features.drops_for(&queue.ready, content));
+            return Some(if is_full && may_drop { RunRecipient::FullQueue } else { RunRecipient::Queue });
         }
         queue.consumers.only_active().map(RunRecipient::Consumer)
     }
 
-    /// How many of so many messages like this one may be added to a queue in which others wait, so that nothing follows from that:
-    /// none dies, no publisher is throttled or blocked, nothing leaves the memory.
+    /// How many more messages like this one may wait in a queue by its own limits.
+    fn room_of_features(&self, id: QueueId, content: &Content<'_>) -> usize {
+        let features = self.queues.table.get(id).and_then(|queue| Some((queue, queue.features.as_ref()?)));
+        features.map_or(usize::MAX, |(queue, features)| features.room(&queue.ready, content))
+    }
+
+    /// How many of so many messages like this one may be added to a queue, so that no publisher is throttled or blocked and nothing
+    /// leaves the memory.
     fn room_to_wait<E: Effects>(&self, id: QueueId, content: &Content<'_>, most: usize, fx: &E) -> usize {
         let Some(queue) = self.queues.table.get(id).filter(|queue| !queue.ready.has_pages()) else { return 0 };
-        let room = queue.features.as_ref().map_or(usize::MAX, |features| features.room(&queue.ready, content));
         let bytes_each = content.bytes() as u64 + MESSAGE_OVERHEAD_BYTES;
-        let most = most.min(room);
         let bytes = self.flow.room_to_wait(queue, most as u64 * bytes_each, &self.channels, self.now_us, fx);
         let bytes = bytes.min(self.queues.housekeeping.room_in_memory());
         usize::try_from(bytes / bytes_each).map_or(most, |room| room.min(most))
@@ -190,7 +209,7 @@ impl Dispatcher {
         }
     }
 
-    /// Adds a run to a queue, in which all of it may wait.
+    /// Adds a run to a queue, in which all of it may wait, or as much of it as is not dropped at once.
     fn add_run<E: Effects>(
         &mut self,
         id: QueueId,
@@ -221,7 +240,9 @@ impl Dispatcher {
             true => lists.kept.drain(..).for_each(&mut add),
             false => lists.kept.iter().cloned().for_each(&mut add),
         }
-        housekeeping.after_run(queue, level);
+        if housekeeping.after_push(queue, level, queue.has_ttl(), &mut self.work, fx) {
+            self.queues.mark_due(id);
+        }
     }
 }
 
@@ -231,5 +252,6 @@ fn work_of(content: &Content<'_>, recipient: RunRecipient) -> usize {
     match recipient {
         RunRecipient::Consumer(_) => 1 + content.copying_work(),
         RunRecipient::Queue => 1,
+        RunRecipient::FullQueue => 2,
     }
 }

@@ -11,6 +11,17 @@ pub(crate) enum RunRecipient {
     Consumer(ConsumerRef),
     /// Nobody: it waits.
     Queue,
+    /// Nobody: it waits, and for each of it another is dropped.
+    FullQueue,
+}
+
+/// What a plan of a run takes into account beside its queues.
+#[derive(Clone, Copy)]
+pub(crate) struct RunTerms {
+    /// The work of a message beside what its queues have of it.
+    pub more_work: usize,
+    /// Messages may be added to a queue that is at its limit, for which as many others are dropped from it.
+    pub may_drop: bool,
 }
 
 /// Lists of a run at hand, whose memory serves the next.

@@ -1,6 +1,6 @@
 //! Dead letters that are alike go to their consumer at once, and say what each of them would say alone.
 
-use super::{PLAIN, RepeatedPublish, bodies, publish_all, world};
+use super::{PLAIN, PublishedRun, RepeatedPublish, bodies, publish_all, world};
 use crate::durability::declare_durable;
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, consume, short};
@@ -97,6 +97,49 @@ fn letters_for_a_consumer_without_room_wait_in_their_order() {
     world.set_room(consumer, Some(4));
     world.advance(2);
     assert_eq!((world.sent(consumer), world.shards[0].1.delivered_in_runs), (bodies("c", 1, 0..4), 3));
+    world.set_room(consumer, None);
+    assert_eq!(world.sent(consumer), bodies("c", 5, 4..10));
+}
+
+/// A queue `full` that keeps so many messages, and others go to the queue `q`, which has a consumer.
+fn full_world(kept: i32) -> (BrokerWorld, WorldConnection, WorldConnection) {
+    let (mut world, publisher, [consumer, _]) = world();
+    let arguments = Table::new().with("x-max-length", Value::I32(kept)).expect("a short name");
+    let arguments = arguments.with("x-dead-letter-exchange", Value::text("")).expect("a short name");
+    let arguments = arguments.with("x-dead-letter-routing-key", Value::text("q")).expect("a short name").to_bytes();
+    let (queue, arguments) = (short("full"), TableRef::new(&arguments));
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, true);
+    world.command(publisher, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+    consume(&mut world, consumer, "q", "c", true);
+    world.sent(consumer);
+    (world, publisher, consumer)
+}
+
+const FULL: RepeatedPublish<'static> = RepeatedPublish { routing_key: "full", ..PLAIN };
+
+#[test]
+fn a_run_for_a_full_queue_drives_as_many_out_of_it_and_these_are_a_run() {
+    for kept in [0, 1, 3] {
+        let (mut world, publisher, consumer) = full_world(kept);
+        if kept > 0 {
+            publish_all(&mut world, publisher, RepeatedPublish { count: kept as usize, ..FULL }, false);
+        }
+        let all = RepeatedPublish { first: kept as usize, ..FULL };
+        assert_eq!(publish_all(&mut world, publisher, all, true), PublishedRun { published: 10, in_runs: 9 });
+        assert_eq!(world.sent(consumer), bodies("c", 1, 0..10), "{kept} kept");
+        // The first letter comes alone; of the others, the first shows the way.
+        assert_eq!(world.shards[0].1.delivered_in_runs, 8, "{kept} kept");
+        let left = world.shards[0].0.queues().find(|queue| &*queue.name == "full").map(|queue| queue.ready.len());
+        assert_eq!(left, Some(kept as usize));
+    }
+}
+
+#[test]
+fn what_a_run_drives_out_waits_for_a_consumer_without_room() {
+    let (mut world, publisher, consumer) = full_world(0);
+    world.set_room(consumer, Some(4));
+    publish_all(&mut world, publisher, FULL, true);
+    assert_eq!(world.sent(consumer), bodies("c", 1, 0..4));
     world.set_room(consumer, None);
     assert_eq!(world.sent(consumer), bodies("c", 5, 4..10));
 }

@@ -4,7 +4,7 @@
 use super::{PublishedRun, RepeatedPublish, bind_fanout, publish_all};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, short};
-use broker::ConnectionSlot;
+use broker::{BrokerCounters, ConnectionSlot};
 use proptest::prelude::*;
 use wire::method::{basic, confirm, queue, tx};
 use wire::{ChannelNumber, DeliveryTag, Properties, ShortString, Table, TableRef, Value};
@@ -60,6 +60,8 @@ const TARGETS: [(&str, &str); 19] = [
 ];
 
 const CONSUMERS: usize = 4;
+/// Work of a dead letter: its turn may end in the middle of it.
+const LETTER_WORK_MAX: u64 = 8;
 
 /// Properties by what they say.
 fn properties(kind: u8) -> Vec<u8> {
@@ -307,10 +309,10 @@ impl Side {
         }
     }
 
-    /// Everything that clients have been sent since the last look.
+    /// Everything that clients have been sent since the last look, confirms that follow one another as one.
     fn sent(&mut self) -> Vec<String> {
         let all = [self.publisher].into_iter().chain(self.consumers);
-        all.map(|at| self.world.sent(at)).collect()
+        all.map(|at| joined_confirms(&self.world.sent(at))).collect()
     }
 
     /// What the deliveries of each connection since the last look said beside their bodies.
@@ -331,6 +333,11 @@ impl Side {
         let all = self.world.shards[0].0.queues();
         let stats: Vec<_> = all.map(|queue| (queue.ready.len(), queue.unsettled, queue.stats)).collect();
         format!("{stats:#?}\n{}", self.world.live(0))
+    }
+
+    /// The most work of a turn.
+    fn work_max(&self) -> u64 {
+        self.world.shards[0].0.counters().work_per_turn_max
     }
 
     /// Everything that is counted and held.
@@ -354,12 +361,30 @@ impl Side {
             more = report.more;
             reports.push(format!("{report:#?}"));
         }
-        let (stats, counters, census) = (broker.observer().stats(), broker.counters(), broker.census());
+        // Dead letters of a run are routed behind all of it: a turn may end with another of them.
+        let counters = BrokerCounters { work_per_turn_max: 0, ..broker.counters() };
+        let (stats, census) = (broker.observer().stats(), broker.census());
         format!(
             "{stats:#?}\n{counters:#?}\n{census:#?}\n{}\n{stored:?}\n{forgotten:?}\n{awaited:?}\n{live}",
             reports.join("\n")
         )
     }
+}
+
+/// What a publisher was sent, confirms of what follows what the one before them confirmed joined with that: where the turns of dead
+/// letters end, confirms are divided.
+fn joined_confirms(sent: &str) -> String {
+    let confirmed = |told: &str| told.strip_prefix("ack ")?.trim_end_matches('+').parse::<u64>().ok();
+    let mut joined: Vec<String> = Vec::new();
+    for told in sent.split(" | ") {
+        match (joined.last_mut().and_then(|last| Some((confirmed(last)?, last))), confirmed(told)) {
+            (Some((before, last)), Some(number)) if told.ends_with('+') || number == before + 1 => {
+                *last = format!("ack {number}+");
+            }
+            _ => joined.push(told.to_owned()),
+        }
+    }
+    joined.join(" | ")
 }
 
 /// Each message of those that the store was told to forget together.
@@ -391,6 +416,8 @@ proptest! {
             prop_assert_eq!(runs.heads(), single.heads(), "step {}: {:?}", number, step);
         }
         prop_assert_eq!(single.in_runs + single.world.shards[0].1.delivered_in_runs, 0);
+        let (work_max, single_max) = (runs.work_max(), single.work_max());
+        prop_assert!(work_max <= single_max + LETTER_WORK_MAX, "{} units in a turn, {} without", work_max, single_max);
         prop_assert_eq!(runs.counted(), single.counted());
     }
 
