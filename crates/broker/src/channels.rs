@@ -443,20 +443,20 @@ impl Channels {
         }
     }
 
-    /// Counts a delivery as settled: its channel and its consumer may get another.
+    /// Counts deliveries to one consumer as settled: its channel and it may get others.
     #[inline]
-    pub fn count_settled(&mut self, key: ChannelKey, delivery: &UnsettledDelivery) {
-        self.unsettled -= 1;
-        let Some(consumer_key) = delivery.consumer else { return };
+    pub fn count_settled(&mut self, key: ChannelKey, to: Option<ConsumerKey>, home: ShardId, count: u32) {
+        self.unsettled -= count as usize;
+        let Some(consumer_key) = to else { return };
         if let Some(channel) = self.table.get_mut(key) {
-            channel.unsettled -= 1;
+            channel.unsettled -= count;
         }
         if let Some(consumer) = self.consumers.get_mut(consumer_key) {
             if consumer.state == ConsumerState::AwaitsSettlement && consumer.unsettled == consumer.prefetch {
                 self.settled.push_back(consumer_key);
             }
-            consumer.unsettled -= 1;
-            if consumer.prefetch > 0 && delivery.home != self.shard && consumer.owe_credit(1) {
+            consumer.unsettled -= count;
+            if consumer.prefetch > 0 && home != self.shard && consumer.owe_credit(count) {
                 self.credits_due.push(consumer_key);
             }
         }
@@ -568,7 +568,7 @@ mod tests {
         assert_eq!(state(&channels), Some(ConsumerState::AwaitsSettlement));
         let delivery =
             channels.get_mut(channel).and_then(|channel| channel.ledger.settle(DeliveryTag(1))).expect("tag 1 is out");
-        channels.count_settled(channel, &delivery);
+        channels.count_settled(channel, delivery.consumer, delivery.home, 1);
         assert_eq!(channels.next_settled(), Some(consumer));
         assert!(channels.end_wait(consumer).is_some());
         assert_eq!(channels.deliver_parked(consumer, &mut fx), 1);

@@ -54,6 +54,18 @@ impl<T> ChunkedQueue<T> {
         }
     }
 
+    /// The newest item.
+    #[inline]
+    pub fn back_mut(&mut self) -> Option<&mut T> {
+        self.rest.back_mut().unwrap_or(&mut self.front).back_mut()
+    }
+
+    /// Some of the oldest items, side by side in memory; none only if there are none.
+    #[inline]
+    pub fn oldest(&self) -> &[T] {
+        self.front.as_slices().0
+    }
+
     #[inline]
     pub fn push_back(&mut self, item: T) {
         if self.rest.is_empty() && self.front.len() < CHUNK_ITEMS {
@@ -63,6 +75,16 @@ impl<T> ChunkedQueue<T> {
         match self.rest.back_mut() {
             Some(last) if last.len() < CHUNK_ITEMS => last.push_back(item),
             _ => self.push_chunk(item),
+        }
+    }
+
+    /// Adds items, all at once if the first chunk has room for them.
+    #[inline]
+    pub fn extend(&mut self, items: impl ExactSizeIterator<Item = T>) {
+        if self.rest.is_empty() && self.front.len() + items.len() <= CHUNK_ITEMS {
+            self.front.extend(items);
+        } else {
+            items.for_each(|item| self.push_back(item));
         }
     }
 
@@ -81,6 +103,18 @@ impl<T> ChunkedQueue<T> {
             self.replace_front();
         }
         Some(item)
+    }
+
+    /// Drops so many of [`ChunkedQueue::oldest`].
+    #[inline]
+    pub fn drop_oldest(&mut self, count: usize) {
+        match count {
+            1 => drop(self.front.pop_front()),
+            count => drop(self.front.drain(..count)),
+        }
+        if self.front.is_empty() {
+            self.replace_front();
+        }
     }
 
     /// The front chunk is empty: the next replaces it, or most of its memory is returned.
@@ -106,20 +140,35 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Pushes (positive) and pops (negative) by the hundred: a plain ring gives the same results.
+        /// Pushes (positive) and pops (negative) by the hundred, one by one or together: a plain ring gives the same results.
         #[test]
-        fn it_gives_the_same_results_as_a_ring(counts in prop::collection::vec(-3000_i32..3000, 1..40)) {
+        fn it_gives_the_same_results_as_a_ring(
+            steps in prop::collection::vec((-3000_i32..3000, any::<bool>()), 1..40),
+        ) {
             let (mut queue, mut plain) = (ChunkedQueue::default(), VecDeque::new());
             let mut next = 0_u32;
-            for count in counts {
-                for _ in 0..count {
-                    queue.push_back(next);
-                    plain.push_back(next);
-                    next += 1;
+            for (count, together) in steps {
+                let pushed = next..next + count.max(0) as u32;
+                next = pushed.end;
+                match together {
+                    true => queue.extend(pushed.clone()),
+                    false => pushed.clone().for_each(|item| queue.push_back(item)),
                 }
-                for _ in count..0 {
+                plain.extend(pushed);
+                let mut popped = count.min(0).unsigned_abs() as usize;
+                while together && popped > 0 && !plain.is_empty() {
+                    let oldest = queue.oldest();
+                    prop_assert!(!oldest.is_empty() && oldest.iter().eq(plain.iter().take(oldest.len())));
+                    let dropped = popped.min(oldest.len());
+                    queue.drop_oldest(dropped);
+                    plain.drain(..dropped);
+                    popped -= dropped;
+                }
+                for _ in 0..popped {
                     prop_assert_eq!(queue.pop_front(), plain.pop_front());
                 }
+                prop_assert_eq!(queue.back_mut(), plain.back_mut());
+                prop_assert_eq!(queue.oldest().is_empty(), plain.is_empty());
                 prop_assert_eq!((queue.len(), queue.is_empty()), (plain.len(), plain.is_empty()));
                 prop_assert_eq!(queue.front(), plain.front());
                 for index in [0, 1, plain.len() / 2, plain.len().saturating_sub(1), plain.len(), plain.len() + 1025] {

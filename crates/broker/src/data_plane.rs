@@ -7,7 +7,7 @@ use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::{AppendResult, Effects};
 use crate::forwarder::Forwarder;
 use crate::ids::{ChannelKey, ShardIdentity};
-use crate::ledger::{SettlementOutcome, UnsettledDelivery};
+use crate::ledger::{Ledger, SettlementOutcome, UnsettledDelivery};
 use crate::message::{Content, Message};
 use crate::page::PageSummary;
 use crate::pending_purges::Purges;
@@ -158,14 +158,14 @@ impl DataPlane {
 
     /// Bytes that waiting messages will take in the ledgers of channels, beside what they take, once they are delivered.
     pub fn settlement_bytes(&self) -> usize {
-        self.dispatcher.queues.housekeeping.waiting * size_of::<Option<UnsettledDelivery>>()
+        self.dispatcher.queues.housekeeping.waiting * Ledger::ENTRY_BYTES
     }
 
     /// Bytes of the lists of messages in memory, waiting, unsettled and delayed, beside the messages themselves, and of the pages'
     /// entries. Waiting messages and
     /// unsettled deliveries count alike, so that neither a delivery nor a requeue takes the broker over its limit.
     pub fn list_overhead_bytes(&self) -> usize {
-        const ENTRY_BYTES: usize = size_of::<Option<UnsettledDelivery>>() + size_of::<Message>();
+        const ENTRY_BYTES: usize = Ledger::ENTRY_BYTES + size_of::<Message>();
         let waiting = self.dispatcher.queues.housekeeping.waiting;
         let unsettled = self.dispatcher.channels.unsettled();
         let pages = self.dispatcher.queues.housekeeping.paging.pages * size_of::<PageSummary>();

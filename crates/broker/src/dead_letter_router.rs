@@ -227,7 +227,7 @@ impl DeadLetterRouter {
         self.bodies.shrink_to(DEAD_LETTER_RUN_BYTES_KEPT);
         group.messages -= count;
         let pending = &mut dispatcher.queues.housekeeping.dead_letters;
-        pending.drop_following(count, group.is_stored, |source| done.push(source, fx));
+        pending.drop_following(count, group.is_stored, |source| done.push(source, 1, fx));
         done.forget(fx);
     }
 

@@ -2,7 +2,6 @@
 //!
 //! Messages of a queue leave it for a consumer here and nowhere else.
 
-use crate::channel::unknown_tag;
 use crate::channels::Channels;
 use crate::consumer_rotation::ConsumerAnswer;
 use crate::deferred_work::DeferredWork;
@@ -10,9 +9,7 @@ use crate::effects::{AppendResult, Effects};
 use crate::flow_control::FlowControl;
 use crate::ids::{
     ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, RemoteConsumerKey, ShardIdentity,
-    StoredPosition,
 };
-use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::limits::{CONSUMER_REMOVAL_WORK, CONSUMERS_ASKED_BEYOND_MAX, DEAD_LETTER_THROTTLE_US};
 use crate::message::{Content, Message};
 use crate::pager::Pager;
@@ -24,12 +21,10 @@ use crate::queues::Queues;
 use crate::remote_consumers::RemoteConsumers;
 use crate::run_lists::RunLists;
 use crate::sessions::Sessions;
-use crate::settled_run::SettledRun;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::work_budget::WorkBudget;
-use catalog::{Catalog, QueueId, Refusal, ShardId};
+use catalog::QueueId;
 use slab::Pool;
-use wire::DeliveryTag;
 
 /// What a queue did with a new message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -345,124 +340,6 @@ impl Dispatcher {
             self.queues.activate(id, next, priority.unwrap_or(0));
         }
         false
-    }
-
-    /// Settles one tag of a channel.
-    #[inline]
-    pub fn settle<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        tag: DeliveryTag,
-        outcome: SettlementOutcome,
-        catalog: &Catalog,
-        fx: &mut E,
-    ) -> Result<(), Refusal> {
-        let delivery = self.channels.open_channel(key)?.ledger.settle(tag).ok_or_else(|| unknown_tag(tag))?;
-        self.settle_all(key, [delivery], outcome, catalog, fx);
-        Ok(())
-    }
-
-    /// Settles the deliveries of a channel up to a tag, as far as the budget of the turn allows. Returns whether all are settled.
-    pub fn settle_through<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        through: DeliveryTag,
-        outcome: SettlementOutcome,
-        catalog: &Catalog,
-        fx: &mut E,
-    ) -> bool {
-        let Some(channel) = self.channels.get_mut(key) else { return true };
-        let mut ledger = std::mem::take(&mut channel.ledger);
-        let (mut done, mut settled) = (SettledRun::default(), 0);
-        let is_done = ledger.settle_through(through, |_, delivery| {
-            self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
-            settled += 1;
-            !self.work.is_spent()
-        });
-        done.forget(fx);
-        self.channels.count_acks(key, if outcome == SettlementOutcome::Acknowledged { settled } else { 0 });
-        if let Some(channel) = self.channels.get_mut(key) {
-            channel.ledger = ledger;
-        }
-        is_done
-    }
-
-    /// Settles deliveries of a channel, whose tags it has no more.
-    #[inline]
-    pub fn settle_all<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        deliveries: impl IntoIterator<Item = UnsettledDelivery>,
-        outcome: SettlementOutcome,
-        catalog: &Catalog,
-        fx: &mut E,
-    ) {
-        let (mut done, mut settled) = (SettledRun::default(), 0);
-        for delivery in deliveries {
-            self.settle_delivery(key, delivery, outcome, &mut done, catalog, fx);
-            settled += 1;
-        }
-        done.forget(fx);
-        self.channels.count_acks(key, if outcome == SettlementOutcome::Acknowledged { settled } else { 0 });
-    }
-
-    /// A client has a message for which it sends no acknowledgement: a durable queue, here or on another shard, is done with it.
-    pub fn take<E: Effects>(&mut self, queue: QueueId, home: ShardId, position: QueuePosition, fx: &mut E) {
-        if self.identity.is_home(home) {
-            self.queues.forget(queue, position, 1, fx);
-        } else {
-            fx.batch(home).push_taken(queue, position);
-        }
-    }
-
-    /// Settles one delivery: its queue, here or on another shard, is done with the message or gets it back. What the store is to
-    /// forget joins `done`.
-    #[inline]
-    fn settle_delivery<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        delivery: UnsettledDelivery,
-        outcome: SettlementOutcome,
-        done: &mut SettledRun,
-        catalog: &Catalog,
-        fx: &mut E,
-    ) {
-        self.work.draw(1);
-        self.channels.count_settled(key, &delivery);
-        let UnsettledDelivery { queue, home, position, message, .. } = delivery;
-        if self.identity.is_home(home) {
-            match outcome {
-                SettlementOutcome::Acknowledged => {
-                    if let Some(uid) = self.queues.settle_one(queue, position, &message) {
-                        done.push(StoredPosition { uid, position }, fx);
-                    }
-                }
-                SettlementOutcome::Rejected => self.work.draw(self.queues.reject(queue, position, message, fx)),
-                SettlementOutcome::Requeued => {
-                    let entry = QueueEntry { position, message, redelivered: true };
-                    self.work.draw(self.queues.requeue(queue, entry, true, true, fx));
-                }
-            }
-            return;
-        }
-        let batch = fx.batch(home);
-        match outcome {
-            SettlementOutcome::Rejected if catalog.has_dead_letters(queue) => {
-                batch.push(ShardMessage::Rejected { queue, position, message });
-            }
-            SettlementOutcome::Acknowledged | SettlementOutcome::Rejected => {
-                let are_rejected = outcome == SettlementOutcome::Rejected;
-                batch.push_settled(queue, position, message.body_bytes() as u64, are_rejected);
-            }
-            SettlementOutcome::Requeued => batch.push(ShardMessage::Returned {
-                queue,
-                position,
-                message,
-                redelivered: true,
-                was_delivered: true,
-                ack_required: true,
-            }),
-        }
     }
 }
 

@@ -91,3 +91,14 @@ impl ShardIdentity {
         (0..self.shards).map(ShardId).filter(move |&shard| shard != self.shard)
     }
 }
+
+/// Messages of a queue that follow one another, and that it is done with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SettledMessages {
+    pub first: QueuePosition,
+    pub count: u32,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Clients did not want them, and they are no dead letters; the others are acknowledged.
+    pub are_rejected: bool,
+}

@@ -30,6 +30,68 @@ pub struct UnsettledDelivery {
     pub consumer: Option<ConsumerKey>,
 }
 
+/// Deliveries of a queue that are acknowledged together: their messages follow one another there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AcknowledgedRun {
+    pub queue: QueueId,
+    pub home: ShardId,
+    pub first: QueuePosition,
+    pub count: u32,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// All of them are, or none.
+    pub are_persistent: bool,
+    pub consumer: Option<ConsumerKey>,
+}
+
+impl AcknowledgedRun {
+    /// One delivery alone.
+    #[inline]
+    pub fn of(delivery: &UnsettledDelivery) -> Self {
+        let UnsettledDelivery { queue, home, position, ref message, consumer } = *delivery;
+        let (bytes, are_persistent) = (message.body_bytes() as u64, message.is_persistent());
+        AcknowledgedRun { queue, home, first: position, count: 1, bytes, are_persistent, consumer }
+    }
+}
+
+/// To whom deliveries of a queue went whose tags and positions follow one another.
+#[derive(Clone, Copy)]
+struct DeliveredRun {
+    first_tag: u64,
+    count: u32,
+    home: ShardId,
+    queue: QueueId,
+    first: QueuePosition,
+    consumer: Option<ConsumerKey>,
+}
+
+impl DeliveredRun {
+    #[inline]
+    fn end(&self) -> u64 {
+        self.first_tag + u64::from(self.count)
+    }
+
+    #[inline]
+    fn position(&self, tag: u64) -> QueuePosition {
+        QueuePosition(self.first.0 + (tag - self.first_tag))
+    }
+
+    #[inline]
+    fn delivery(&self, tag: u64, message: Message) -> UnsettledDelivery {
+        let DeliveredRun { queue, home, consumer, .. } = *self;
+        UnsettledDelivery { queue, home, position: self.position(tag), message, consumer }
+    }
+
+    /// Whether another one goes on where this one ends.
+    #[inline]
+    fn is_before(&self, next: &DeliveredRun) -> bool {
+        let follows = self.end() == next.first_tag && self.position(self.end()) == next.first;
+        follows
+            && (self.queue, self.home, self.consumer) == (next.queue, next.home, next.consumer)
+            && self.count <= u32::MAX - next.count
+    }
+}
+
 /// The oldest unsettled delivery of a channel. Its queue and position recognise its message when that is delivered again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OldestDelivery {
@@ -40,13 +102,16 @@ pub struct OldestDelivery {
 
 /// The unsettled deliveries of a channel by delivery tag: settling is linear in what is released and never looks at the rest.
 ///
-/// Recent ones are in a list indexed by tag. Where that has become mostly holes, because few old deliveries stay unsettled among
+/// The messages of recent ones are in a list indexed by tag; where they went is noted once for those that follow one another, so that
+/// they are delivered and acknowledged together. Where the list has become mostly holes, because few old deliveries stay unsettled among
 /// many that were settled, the old ones move to a map, so that the ledger is as large as what it holds.
 #[derive(Default)]
 pub struct Ledger {
     /// The deliveries before `front`.
     old: BTreeMap<DeliveryTag, UnsettledDelivery>,
-    list: ChunkedQueue<Option<UnsettledDelivery>>,
+    list: ChunkedQueue<Option<Message>>,
+    /// Where the deliveries of the list went, by their tags: the first of these has the list's front.
+    runs: ChunkedQueue<DeliveredRun>,
     /// Tag of the list's front.
     front: u64,
     /// The tag assigned last.
@@ -55,13 +120,16 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Bytes of an unsettled delivery here, beside its message, if it is a run of its own.
+    pub const ENTRY_BYTES: usize = size_of::<Option<Message>>() + size_of::<DeliveredRun>();
+
     /// The next tag for a delivery that needs no acknowledgement.
     #[inline]
     pub fn assign_settled(&mut self) -> DeliveryTag {
         self.last += 1;
         if !self.list.is_empty() {
             self.list.push_back(None);
-            self.bound_holes();
+            self.bound_holes(1);
         }
         DeliveryTag(self.last)
     }
@@ -90,12 +158,8 @@ impl Ledger {
     /// Takes deliveries up to a tag, the oldest first and so many at most, to settle or restore them later. Returns also whether none
     /// of them is left.
     pub fn take_through(&mut self, through: DeliveryTag, max: usize) -> (Vec<(DeliveryTag, UnsettledDelivery)>, bool) {
-        let mut taken = Vec::new();
-        let is_done = self.settle_through(through, |tag, delivery| {
-            taken.push((tag, delivery));
-            taken.len() < max
-        });
-        (taken, is_done)
+        let taken = std::iter::from_fn(|| self.take_first(through)).take(max).collect();
+        (taken, !self.has_through(through))
     }
 
     /// Restores deliveries that were taken: they are unsettled again, under their tags.
@@ -104,7 +168,7 @@ impl Ledger {
             self.unsettled += 1;
             let index = tag.0.checked_sub(self.front).and_then(|index| usize::try_from(index).ok());
             match index.and_then(|index| self.list.get_mut(index)) {
-                Some(slot) => *slot = Some(delivery),
+                Some(slot) => *slot = Some(delivery.message),
                 None => drop(self.old.insert(tag, delivery)),
             }
         }
@@ -113,14 +177,43 @@ impl Ledger {
     /// The next tag for a delivery that must be settled.
     #[inline]
     pub fn assign_unsettled(&mut self, delivery: UnsettledDelivery) -> DeliveryTag {
-        self.last += 1;
-        if self.list.is_empty() {
-            self.front = self.last;
-        }
-        self.list.push_back(Some(delivery));
-        self.unsettled += 1;
-        self.bound_holes();
+        let UnsettledDelivery { queue, home, position, message, consumer } = delivery;
+        self.begin_run(DeliveredRun { first_tag: self.last + 1, count: 1, home, queue, first: position, consumer });
+        self.list.push_back(Some(message));
+        self.bound_holes(1);
         DeliveryTag(self.last)
+    }
+
+    /// The next tags for deliveries of a queue that must be settled, of messages at positions that follow one another.
+    #[inline]
+    pub fn assign_all_unsettled(
+        &mut self,
+        (queue, home): (QueueId, ShardId),
+        first: QueuePosition,
+        consumer: ConsumerKey,
+        messages: impl ExactSizeIterator<Item = Message>,
+    ) {
+        let (first_tag, count) = (self.last + 1, messages.len() as u32);
+        if count == 0 {
+            return;
+        }
+        self.begin_run(DeliveredRun { first_tag, count, home, queue, first, consumer: Some(consumer) });
+        self.list.extend(messages.map(Some));
+        self.bound_holes(count);
+    }
+
+    /// Notes where the next deliveries go, before the list has them.
+    #[inline]
+    fn begin_run(&mut self, run: DeliveredRun) {
+        if self.list.is_empty() {
+            self.front = run.first_tag;
+        }
+        self.last += u64::from(run.count);
+        self.unsettled += run.count as usize;
+        match self.runs.back_mut() {
+            Some(last) if last.is_before(&run) => last.count += run.count,
+            _ => self.runs.push_back(run),
+        }
     }
 
     /// The oldest unsettled tag.
@@ -132,7 +225,10 @@ impl Ledger {
     /// The oldest unsettled delivery.
     pub fn oldest_delivery(&self) -> Option<OldestDelivery> {
         let tag = self.oldest()?;
-        let UnsettledDelivery { queue, position, .. } = *self.old.get(&tag).or_else(|| self.list.front()?.as_ref())?;
+        let (queue, position) = match self.old.get(&tag) {
+            Some(delivery) => (delivery.queue, delivery.position),
+            None => self.run_of(tag.0).map(|run| (run.queue, run.position(tag.0)))?,
+        };
         Some(OldestDelivery { tag, queue, position })
     }
 
@@ -145,7 +241,27 @@ impl Ledger {
     /// Entries in memory: at most a few for each unsettled delivery.
     #[cfg(test)]
     fn entries(&self) -> usize {
+        assert!(self.runs.len() <= self.list.len(), "a run has an entry");
         self.old.len() + self.list.len()
+    }
+
+    /// The run of a tag in the list.
+    #[inline]
+    fn run_of(&self, tag: u64) -> Option<&DeliveredRun> {
+        let front = self.runs.front()?;
+        if tag < front.end() {
+            return Some(front);
+        }
+        // The last one that begins at the tag or before it.
+        let (mut from, mut to) = (0, self.runs.len());
+        while to - from > 1 {
+            let middle = from + (to - from) / 2;
+            match self.runs.get(middle)?.first_tag <= tag {
+                true => from = middle,
+                false => to = middle,
+            }
+        }
+        self.runs.get(from)
     }
 
     /// Releases one tag.
@@ -154,7 +270,8 @@ impl Ledger {
         let Some(index) = tag.0.checked_sub(self.front).filter(|_| !self.list.is_empty()) else {
             return self.settle_old(tag);
         };
-        let released = self.list.get_mut(usize::try_from(index).ok()?)?.take()?;
+        let message = self.list.get_mut(usize::try_from(index).ok()?)?.take()?;
+        let released = self.run_of(tag.0)?.delivery(tag.0, message);
         self.unsettled -= 1;
         self.trim();
         Some(released)
@@ -181,46 +298,75 @@ impl Ledger {
         (in_list().is_some() || self.old.contains_key(&tag)).then_some(tag)
     }
 
-    /// Releases the deliveries up to a tag, the oldest first, as long as `release` returns true. Returns whether none of them is
-    /// left.
-    #[inline]
-    pub fn settle_through(
-        &mut self,
-        through: DeliveryTag,
-        mut release: impl FnMut(DeliveryTag, UnsettledDelivery) -> bool,
-    ) -> bool {
-        while let Some(entry) = self.old.first_entry().filter(|entry| *entry.key() <= through) {
-            let (tag, delivery) = entry.remove_entry();
-            self.unsettled -= 1;
-            if !release(tag, delivery) {
-                return self.oldest().is_none_or(|oldest| oldest > through);
-            }
-        }
-        let mut goes_on = true;
-        while goes_on && self.front <= through.0 {
-            let Some(slot) = self.list.pop_front() else { break };
-            self.front += 1;
-            if let Some(delivery) = slot {
-                self.unsettled -= 1;
-                goes_on = release(DeliveryTag(self.front - 1), delivery);
-            }
-        }
-        self.trim();
-        goes_on || self.oldest().is_none_or(|oldest| oldest > through)
+    /// Whether a delivery up to a tag is unsettled.
+    pub fn has_through(&self, through: DeliveryTag) -> bool {
+        self.oldest().is_some_and(|oldest| oldest <= through)
     }
 
+    /// Releases the oldest delivery, if it is one up to this tag.
+    pub fn take_first(&mut self, through: DeliveryTag) -> Option<(DeliveryTag, UnsettledDelivery)> {
+        let tag = self.oldest().filter(|&oldest| oldest <= through)?;
+        self.settle(tag).map(|delivery| (tag, delivery))
+    }
+
+    /// Releases the oldest deliveries up to a tag, so many at most, as far as their messages follow one another in one queue, and went
+    /// to one consumer. What becomes of the messages does not matter.
+    #[inline]
+    pub fn acknowledge_run(&mut self, through: DeliveryTag, max: usize) -> Option<AcknowledgedRun> {
+        if !self.old.is_empty() && self.has_through(through) {
+            return self.take_first(through).map(|(_, delivery)| AcknowledgedRun::of(&delivery));
+        }
+        let &run = self.runs.front()?;
+        let end = run.end().min(through.0.saturating_add(1));
+        let most = usize::try_from(end.saturating_sub(self.front)).map_or(max, |most| most.min(max));
+        let mut released = AcknowledgedRun {
+            queue: run.queue,
+            home: run.home,
+            first: run.position(self.front),
+            count: 0,
+            bytes: 0,
+            are_persistent: false,
+            consumer: run.consumer,
+        };
+        for message in self.list.oldest().iter().take(most).map_while(Option::as_ref) {
+            let is_persistent = message.is_persistent();
+            if released.count == 0 {
+                released.are_persistent = is_persistent;
+            } else if released.are_persistent != is_persistent {
+                break;
+            }
+            released.count += 1;
+            released.bytes += message.body_bytes() as u64;
+        }
+        if released.count == 0 {
+            return None;
+        }
+        self.list.drop_oldest(released.count as usize);
+        self.front += u64::from(released.count);
+        self.unsettled -= released.count as usize;
+        self.trim();
+        Some(released)
+    }
+
+    #[inline]
     fn trim(&mut self) {
         while let Some(None) = self.list.front() {
             self.list.pop_front();
             self.front += 1;
+        }
+        while self.runs.front().is_some_and(|run| run.end() <= self.front) {
+            self.runs.pop_front();
         }
     }
 
     /// Moves old deliveries from the list to the map while the list has more holes than deliveries, some with each new delivery.
     /// Each moves once.
     #[inline]
-    fn bound_holes(&mut self) {
-        if self.list.len() > LEDGER_HOLES_MIN + 2 * (self.unsettled - self.old.len()) {
+    fn bound_holes(&mut self, deliveries: u32) {
+        for _ in 0..deliveries {
+            if self.list.len() <= LEDGER_HOLES_MIN + 2 * (self.unsettled - self.old.len()) {
+                return;
+            }
             self.move_old();
         }
     }
@@ -232,7 +378,10 @@ impl Ledger {
                 break;
             }
             let Some(slot) = self.list.pop_front() else { break };
-            if let Some(delivery) = slot {
+            if let Some(message) = slot
+                && let Some(run) = self.run_of(self.front)
+            {
+                let delivery = run.delivery(self.front, message);
                 self.old.insert(DeliveryTag(self.front), delivery);
             }
             self.front += 1;
@@ -242,145 +391,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::{BodyRef, Content};
-    use slab::{Pool, PoolOptions};
-
-    fn delivery(pool: &Pool, position: u64) -> UnsettledDelivery {
-        let content = Content { routing_key: b"k", body: BodyRef::Small(b"x"), ..Content::EMPTY };
-        UnsettledDelivery {
-            queue: QueueId { index: 0, serial: 0 },
-            home: ShardId(0),
-            position: QueuePosition(position),
-            message: content.keep(pool),
-            consumer: None,
-        }
-    }
-
-    /// Takes a delivery, or all up to it, a few at a time.
-    fn take(ledger: &mut Ledger, tag: DeliveryTag, multiple: bool) -> Option<Vec<(DeliveryTag, UnsettledDelivery)>> {
-        if !multiple {
-            return ledger.settle(tag).map(|delivery| vec![(tag, delivery)]);
-        }
-        let (through, mut all) = (ledger.range(tag)?, Vec::new());
-        loop {
-            let (taken, is_done) = ledger.take_through(through, 3);
-            assert!(taken.len() <= 3);
-            all.extend(taken);
-            if is_done {
-                return Some(all);
-            }
-        }
-    }
-
-    /// Settles all up to a tag; the positions of what was released.
-    fn settle_through(ledger: &mut Ledger, tag: DeliveryTag) -> Option<Vec<u64>> {
-        let through = ledger.range(tag)?;
-        let mut positions = Vec::new();
-        // One at a time: what is left when a turn ends is released in another.
-        while !ledger.settle_through(through, |_, delivery| {
-            positions.push(delivery.position.0);
-            false
-        }) {}
-        Some(positions)
-    }
-
-    #[test]
-    fn tags_without_acknowledgement_leave_no_trace() {
-        let pool = Pool::new(PoolOptions::default());
-        let mut ledger = Ledger::default();
-        assert_eq!((ledger.assign_settled(), ledger.assign_settled()), (DeliveryTag(1), DeliveryTag(2)));
-        assert_eq!(ledger.assign_unsettled(delivery(&pool, 0)), DeliveryTag(3));
-        assert_eq!(ledger.assign_settled(), DeliveryTag(4));
-        assert_eq!(ledger.assign_unsettled(delivery(&pool, 1)), DeliveryTag(5));
-        assert!(ledger.settle(DeliveryTag(4)).is_none(), "tag 4 needs no acknowledgement");
-        assert!(ledger.settle(DeliveryTag(3)).is_some());
-        assert!(ledger.settle(DeliveryTag(3)).is_none(), "a tag settles once");
-        assert_eq!(ledger.unsettled(), 1);
-        assert!(ledger.settle(DeliveryTag(5)).is_some());
-        assert_eq!(ledger.unsettled(), 0);
-        ledger.assign_all_settled(3);
-        assert_eq!((ledger.assign_unsettled(delivery(&pool, 2)), ledger.entries()), (DeliveryTag(9), 1));
-        ledger.assign_all_settled(2);
-        assert_eq!((ledger.next_tag(), ledger.entries()), (DeliveryTag(12), 3));
-        assert!(ledger.settle(DeliveryTag(9)).is_some() && ledger.entries() == 0);
-    }
-
-    #[test]
-    fn multiple_releases_up_to_an_unsettled_tag() {
-        let pool = Pool::new(PoolOptions::default());
-        let mut ledger = Ledger::default();
-        for position in 0..10 {
-            ledger.assign_unsettled(delivery(&pool, position));
-        }
-        ledger.settle(DeliveryTag(3));
-        assert_eq!(settle_through(&mut ledger, DeliveryTag(3)), None, "tag 3 is settled already");
-        let oldest = |ledger: &Ledger| ledger.oldest_delivery().map(|oldest| (oldest.tag.0, oldest.position.0));
-        assert_eq!(oldest(&ledger), Some((1, 0)));
-        assert_eq!(settle_through(&mut ledger, DeliveryTag(5)), Some(vec![0, 1, 3, 4]));
-        assert_eq!(oldest(&ledger), Some((6, 5)));
-        assert_eq!(settle_through(&mut ledger, DeliveryTag(11)), None, "tag 11 was never assigned");
-        assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![5, 6, 7, 8, 9]));
-        assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![]), "nothing is out");
-        assert_eq!(oldest(&ledger), None);
-    }
-
-    #[test]
-    fn the_ledger_is_as_large_as_what_is_unsettled() {
-        let pool = Pool::new(PoolOptions::default());
-        let mut ledger = Ledger::default();
-        let first = ledger.assign_unsettled(delivery(&pool, 0));
-        for number in 1..20_000 {
-            let tag = ledger.assign_unsettled(delivery(&pool, number));
-            let is_forgotten = number % 5_000 == 0;
-            if number % 2 == 0 && !is_forgotten {
-                assert!(ledger.settle(tag).is_some());
-                ledger.assign_settled();
-            } else if !is_forgotten {
-                assert!(ledger.settle(tag).is_some());
-            }
-            assert!(ledger.entries() <= LEDGER_HOLES_MIN + 3 * ledger.unsettled(), "{} at {number}", ledger.entries());
-        }
-        assert_eq!((ledger.oldest(), ledger.unsettled()), (Some(first), 4));
-        assert_eq!(ledger.range(DeliveryTag(2)), None, "it was settled");
-        assert!(ledger.settle(first).is_some() && ledger.settle(first).is_none());
-        let last = ledger.assign_unsettled(delivery(&pool, 20_000));
-        let taken = take(&mut ledger, last, true).expect("it is out");
-        assert_eq!(
-            taken.iter().map(|(_, delivery)| delivery.position.0).collect::<Vec<_>>(),
-            [5_000, 10_000, 15_000, 20_000]
-        );
-        ledger.restore(taken);
-        assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![5_000, 10_000, 15_000, 20_000]));
-        assert_eq!((ledger.unsettled(), ledger.oldest(), ledger.entries()), (0, None, 0));
-    }
-
-    #[test]
-    fn deliveries_that_were_taken_are_restored_under_their_tags() {
-        let pool = Pool::new(PoolOptions::default());
-        let mut ledger = Ledger::default();
-        for position in 0..6 {
-            ledger.assign_unsettled(delivery(&pool, position));
-        }
-        let tags = |taken: &[(DeliveryTag, UnsettledDelivery)]| taken.iter().map(|(tag, _)| tag.0).collect::<Vec<_>>();
-        let first = take(&mut ledger, DeliveryTag(2), false).expect("tag 2 is out");
-        assert!(
-            take(&mut ledger, DeliveryTag(2), false).is_none() && take(&mut ledger, DeliveryTag(2), true).is_none(),
-            "a tag is taken once"
-        );
-        let others = take(&mut ledger, DeliveryTag(4), true).expect("tag 4 is out");
-        assert_eq!((tags(&first), tags(&others)), (vec![2], vec![1, 3, 4]));
-        assert!(ledger.settle(DeliveryTag(5)).is_some());
-        assert_eq!((ledger.assign_settled(), ledger.unsettled()), (DeliveryTag(7), 1));
-        ledger.restore(others.into_iter().chain(first));
-        assert_eq!((ledger.unsettled(), ledger.oldest(), ledger.next_tag()), (5, Some(DeliveryTag(1)), DeliveryTag(8)));
-        assert!(ledger.settle(DeliveryTag(5)).is_none() && ledger.settle(DeliveryTag(7)).is_none());
-        let rest = take(&mut ledger, DeliveryTag::ALL, true).expect("all");
-        assert_eq!(tags(&rest), [1, 2, 3, 4, 6]);
-        assert_eq!(rest.iter().map(|(_, delivery)| delivery.position.0).collect::<Vec<_>>(), [0, 1, 2, 3, 5]);
-        ledger.restore(rest);
-        ledger.restore([]);
-        assert_eq!((ledger.unsettled(), ledger.assign_unsettled(delivery(&pool, 9))), (5, DeliveryTag(8)));
-    }
-}
+mod tests;

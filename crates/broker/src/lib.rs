@@ -110,6 +110,7 @@ mod session_moves;
 mod session_state;
 mod sessions;
 mod settled_run;
+mod settlement_runs;
 mod shard_answers;
 mod shard_message;
 mod stamps;

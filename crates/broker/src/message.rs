@@ -106,6 +106,7 @@ impl<'a> Content<'a> {
             exchange_bytes: self.exchange.len() as u8,
             routing_key_bytes: self.routing_key.len() as u8,
             has_bcc: !self.bcc.is_empty(),
+            is_persistent: self.is_persistent(),
         };
         let bytes = parts.iter().map(|part| part.len()).sum();
         Message(pool.header_with_tail(head, bytes, |tail| {
@@ -145,6 +146,8 @@ struct MessageHead {
     routing_key_bytes: u8,
     /// Packed keys of `BCC` follow the body.
     has_bcc: bool,
+    /// What its properties say: it is asked whenever a message is settled.
+    is_persistent: bool,
 }
 
 impl MessageHead {
@@ -239,7 +242,7 @@ impl Message {
     /// Whether a durable queue has it appended to the store.
     #[inline]
     pub fn is_persistent(&self) -> bool {
-        self.properties_on().is_persistent()
+        self.0.header().is_persistent
     }
 
     /// Its properties, and what follows them, which their readers do not look at.

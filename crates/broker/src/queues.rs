@@ -6,7 +6,7 @@ use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::{delivery_count, rewriting_work, with_delivery_count};
 use crate::effects::{AppendResult, Effects};
 use crate::features::FeatureState;
-use crate::ids::{ConsumerRef, QueuePosition};
+use crate::ids::{ConsumerRef, QueuePosition, SettledMessages};
 use crate::message::{Content, Message};
 use crate::purged_messages::PurgedMessages;
 use crate::queue::Queue;
@@ -77,17 +77,6 @@ pub(crate) enum QueueTimerResult {
     Expiring(QueueId),
     /// Nobody has used it for as long as `x-expires`: it is to be deleted.
     Unused(QueueId),
-}
-
-/// Messages of a queue that follow one another, and that it is done with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SettledMessages {
-    pub first: QueuePosition,
-    pub count: u32,
-    /// Bytes of their bodies.
-    pub bytes: u64,
-    /// Clients did not want them, and they are no dead letters; the others are acknowledged.
-    pub are_rejected: bool,
 }
 
 /// What `basic.get` has found.
@@ -292,17 +281,9 @@ impl Queues {
         }
     }
 
-    /// A message of a queue is acknowledged. Returns the number of a durable queue whose store is to forget it.
-    #[inline]
-    pub fn settle_one(&mut self, id: QueueId, position: QueuePosition, message: &Message) -> Option<QueueUid> {
-        let bytes = message.body_bytes() as u64;
-        let run = SettledMessages { first: position, count: 1, bytes, are_rejected: false };
-        self.end_deliveries(id, run).filter(|_| message.is_persistent())
-    }
-
     /// Deliveries of messages that follow one another are settled. Returns the number of a durable queue.
     #[inline]
-    fn end_deliveries(&mut self, id: QueueId, run: SettledMessages) -> Option<QueueUid> {
+    pub fn end_deliveries(&mut self, id: QueueId, run: SettledMessages) -> Option<QueueUid> {
         let SettledMessages { first, count, bytes, are_rejected } = run;
         let queue = self.table.get_mut(id)?;
         queue.unsettled -= u64::from(count);

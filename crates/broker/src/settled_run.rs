@@ -1,6 +1,6 @@
 //! Messages in the store of one queue that follow one another: what an acknowledgement settles is forgotten at once.
 //!
-//! Enters: positions, one after another.  Leaves: runs, to be forgotten.
+//! Enters: runs of positions, one after another.  Leaves: runs, to be forgotten.
 
 use crate::effects::Effects;
 use crate::ids::StoredPosition;
@@ -12,18 +12,20 @@ pub(crate) struct SettledRun {
 }
 
 impl SettledRun {
-    /// A queue is done with a message: it joins the run, or begins the next.
+    /// A queue is done with so many messages: they join the run, or begin the next.
     #[inline]
-    pub fn push<E: Effects>(&mut self, stored: StoredPosition, fx: &mut E) {
+    pub fn push<E: Effects>(&mut self, stored: StoredPosition, settled: u32, fx: &mut E) {
         match &mut self.run {
             Some((first, count))
-                if first.uid == stored.uid && first.position.0 + u64::from(*count) == stored.position.0 =>
+                if first.uid == stored.uid
+                    && first.position.0 + u64::from(*count) == stored.position.0
+                    && *count <= u32::MAX - settled =>
             {
-                *count += 1;
+                *count += settled;
             }
             _ => {
                 self.forget(fx);
-                self.run = Some((stored, 1));
+                self.run = Some((stored, settled));
             }
         }
     }

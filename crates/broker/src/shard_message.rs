@@ -3,7 +3,7 @@
 //! Small AMQP messages are copied into the bytes of their batch; those that differ in their bodies alone share one head.
 
 use crate::fence::FenceId;
-use crate::ids::{ConsumerKey, QueuePosition};
+use crate::ids::{ConsumerKey, QueuePosition, SettledMessages};
 use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX, PACKED_MESSAGES_MAX};
 use crate::message::{BodyRef, Content, Message};
 use crate::queue_entry::QueueEntry;
@@ -279,21 +279,20 @@ impl ShardBatch {
         self.messages.push(message);
     }
 
-    /// A message of a queue is settled. One shard message covers those that follow one another, so that a million acknowledged at
-    /// once are not a million shard messages.
+    /// Messages of a queue that follow one another are settled. One shard message covers those that follow one another, so that a
+    /// million acknowledged at once are not a million shard messages.
     #[inline]
-    pub fn push_settled(&mut self, queue: QueueId, position: QueuePosition, bytes: u64, are_rejected: bool) {
+    pub(crate) fn push_settled(&mut self, queue: QueueId, run: SettledMessages) {
+        let SettledMessages { first, count, bytes, are_rejected } = run;
+        let goes_on = |before: u64, sum: u32| before + u64::from(sum) == first.0 && sum <= u32::MAX - count;
         match self.messages.last_mut() {
-            Some(ShardMessage::Settled { queue: last, position: first, count, bytes: sum, are_rejected: before })
-                if *last == queue
-                    && first.0 + u64::from(*count) == position.0
-                    && *count < u32::MAX
-                    && *before == are_rejected =>
+            Some(ShardMessage::Settled { queue: last, position, count: sum, bytes: all, are_rejected: before })
+                if (*last, *before) == (queue, are_rejected) && goes_on(position.0, *sum) =>
             {
-                *count += 1;
-                *sum += bytes;
+                *sum += count;
+                *all += bytes;
             }
-            _ => self.push(ShardMessage::Settled { queue, position, count: 1, bytes, are_rejected }),
+            _ => self.push(ShardMessage::Settled { queue, position: first, count, bytes, are_rejected }),
         }
     }
 
@@ -482,7 +481,7 @@ fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::{ShardBatch, ShardMessage, ShardPayload};
-    use crate::ids::{ConsumerKey, QueuePosition};
+    use crate::ids::{ConsumerKey, QueuePosition, SettledMessages};
     use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX};
     use crate::message::{BodyRef, Content};
     use catalog::QueueId;
@@ -491,8 +490,9 @@ mod tests {
     fn messages_that_follow_one_another_are_settled_together() {
         let mut batch = ShardBatch::default();
         let [a, b] = [1, 2].map(|index| QueueId { index, serial: 0 });
-        for (queue, position) in [(a, 5), (a, 6), (a, 7), (b, 8), (a, 8), (a, 10), (a, 11), (a, 11), (a, 12)] {
-            batch.push_settled(queue, QueuePosition(position), position, position == 12);
+        for (queue, at, count) in [(a, 5, 1), (a, 6, 2), (b, 8, 1), (a, 8, 1), (a, 10, 2), (a, 11, 1), (a, 12, 1)] {
+            let (first, bytes) = (QueuePosition(at), (at..at + u64::from(count)).sum());
+            batch.push_settled(queue, SettledMessages { first, count, bytes, are_rejected: at == 12 });
         }
         let settled = batch.messages.iter().map(|message| match message {
             ShardMessage::Settled { queue, position, count, bytes, .. } => (queue.index, position.0, *count, *bytes),
@@ -508,7 +508,8 @@ mod tests {
         let queue = QueueId { index: 1, serial: 0 };
         for (rounds, most) in [(1, 2), (2, 2), (5, 2)] {
             for position in 0..rounds * BATCH_MESSAGES as u64 {
-                batch.push_settled(queue, QueuePosition(2 * position), 0, false);
+                let first = QueuePosition(2 * position);
+                batch.push_settled(queue, SettledMessages { first, count: 1, bytes: 0, are_rejected: false });
             }
             batch.bytes.resize(rounds as usize * BATCH_BYTES, 0);
             batch.queues.resize(rounds as usize * BATCH_MESSAGES, queue);

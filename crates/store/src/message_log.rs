@@ -59,7 +59,7 @@ pub trait LoggedMessage {
         self.stored().body
     }
 
-    /// Bytes that it takes, in memory or in the log.
+    /// Bytes that it takes, in memory or in the log: those of its body, and as many more as one that differs in its body alone has.
     fn bytes(&self) -> usize;
 
     /// Whether the other one is this message, appended to another queue. It may be false for an equal one.

@@ -3,7 +3,6 @@
 use super::Channels;
 use crate::effects::{Delivery, Effects};
 use crate::ids::{ConnectionSlot, ConsumerKey, QueuePosition};
-use crate::ledger::UnsettledDelivery;
 use crate::message::{Content, Message};
 use crate::payload::Payload;
 use wire::BodyRun;
@@ -122,14 +121,10 @@ impl Channels {
         channel.stats.deliver += messages as u64;
         consumer.unsettled += messages as u32;
         channel.unsettled += messages as u32;
-        let (queue, home, consumer) = (consumer.queue, consumer.home, Some(key));
-        let mut assign = |(message, at): (Message, u64)| {
-            let position = QueuePosition(first.0 + at);
-            channel.ledger.assign_unsettled(UnsettledDelivery { queue, home, position, message, consumer });
-        };
+        let queue = (consumer.queue, consumer.home);
         match is_last {
-            true => kept.drain(..).zip(0..).for_each(&mut assign),
-            false => kept.iter().cloned().zip(0..).for_each(&mut assign),
+            true => channel.ledger.assign_all_unsettled(queue, first, key, kept.drain(..)),
+            false => channel.ledger.assign_all_unsettled(queue, first, key, kept.iter().cloned()),
         }
         self.unsettled += messages;
     }

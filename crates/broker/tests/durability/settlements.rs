@@ -125,6 +125,68 @@ fn a_queue_that_ends_with_its_connection_has_nothing_stored() {
 }
 
 #[test]
+fn an_acknowledgement_passes_over_what_was_rejected_or_has_come_back() {
+    let quorum = Table::new().with("x-queue-type", Value::text("quorum"));
+    let limit = quorum.and_then(|table| table.with("x-delivery-limit", Value::I32(3))).expect("short");
+    for (arguments, returned) in [(Table::new(), ""), (limit, "x1")] {
+        for shards in [1, 2] {
+            let (mut world, owner, client) = world_with(shards, &arguments);
+            consume(&mut world, client, "q", "c", false);
+            for body in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+                publish(&mut world, owner, "q", body);
+            }
+            world.command(client, basic::Reject { delivery_tag: DeliveryTag(3), requeue: false });
+            world.sent(client);
+            world.command(client, basic::Nack { delivery_tag: DeliveryTag(5), multiple: false, requeue: true });
+            assert_eq!(world.sent(client), "c#9=e!", "{shards} shards");
+            world.stored(0);
+            ack(&mut world, client, 7, true);
+            assert_eq!(world.stored(0), "forget 1@0+2 | forget 1@3+1 | forget 1@5+2", "{shards} shards");
+            assert_eq!(world.live(0), format!("1@4=e!{returned} 1@7=h!"), "{shards} shards");
+            // The tag that has returned, and the one that was rejected, are none any more.
+            for tag in [5, 3] {
+                ack(&mut world, client, tag, true);
+                let refused = format!("refused PRECONDITION_FAILED - unknown delivery tag {tag}");
+                assert_eq!((world.sent(client), world.stored(0)), (refused, String::new()));
+            }
+            ack(&mut world, client, 0, true);
+            assert_eq!(world.stored(0), "forget 1@7+1 | forget 1@4+1", "{shards} shards");
+            assert_eq!(world.live(0), "", "{shards} shards");
+        }
+    }
+}
+
+#[test]
+fn a_long_acknowledgement_is_divided_by_the_budget_of_a_turn() {
+    let mut world = BrokerWorld::with_work(8);
+    world.switch_stores_on();
+    let owner = world.connect(0, 1);
+    declare_durable(&mut world, owner, "q", &Table::new());
+    let client = world.connect(0, 2);
+    consume(&mut world, client, "q", "c", false);
+    for number in 0..30 {
+        publish(&mut world, owner, "q", &number.to_string());
+        while world.run_deferred() {}
+    }
+    world.stored(0);
+    let _flow = world.command_only(client, basic::Ack { delivery_tag: DeliveryTag(30), multiple: true });
+    let (mut parts, mut settled) = (0, 0);
+    loop {
+        let told = world.stored(0);
+        for part in told.split(" | ").filter(|part| !part.is_empty()) {
+            let run = part.strip_prefix("forget 1@").and_then(|run| run.split_once('+')).expect("forgotten");
+            let [first, count] = [run.0, run.1].map(|number| number.parse::<u64>().expect("a number"));
+            assert_eq!((first, count <= 8), (settled, true), "{told}");
+            (parts, settled) = (parts + 1, settled + count);
+        }
+        if !world.run_deferred() && told.is_empty() {
+            break;
+        }
+    }
+    assert_eq!((settled, parts >= 4, world.live(0).as_str()), (30, true, ""), "{parts} parts");
+}
+
+#[test]
 fn a_purge_forgets_what_waits_in_runs_and_keeps_what_is_unsettled() {
     let (mut world, owner, client) = world_with(1, &Table::new());
     for body in ["a", "b", "c", "d", "e"] {

@@ -26,10 +26,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         let first_unbegun = self.list.first_unbegun();
         let (entry, count) = (self.list.last() + 1, messages.len() as u64);
         self.queues.level(queue, first).push_pending(first.0, count, entry, first_unbegun);
-        for (at, message) in (0..).zip(messages) {
-            let bytes = message.bytes();
-            self.list.push_message(queue, Position(first.0 + at), message, at > 0, bytes);
-        }
+        self.list.push_messages(queue, first, messages);
         Ticket(entry)
     }
 }

@@ -181,12 +181,16 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                         }
                     }
                     let Some(Entry::Message { message, .. }) = list.pop() else { break };
-                    list.subtract(message.bytes());
+                    let bytes = message.bytes();
+                    list.subtract(bytes);
                     tickets.encode();
-                    last = Some(message).filter(|_| !is_large);
                     if !is_large && list.alike().next().is_some() {
                         let level = queues.level(queue, position);
-                        last = put_alike(group, level, position.0 + 1, list, segments, tickets).or(last);
+                        let head_bytes = bytes - message.body().len();
+                        let put = put_alike(group, level, (position.0 + 1, head_bytes), list, segments, tickets);
+                        last = put.or(Some(message));
+                    } else {
+                        last = Some(message).filter(|_| !is_large);
                     }
                     continue;
                 }
@@ -266,11 +270,12 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 }
 
 /// Puts messages at the front of the list into the group that differ in their bodies alone from the one before them, which was
-/// put there last: as many as there is capacity for, from this position on. Returns the last of them.
+/// put there last: as many as there is capacity for, from this position on, each with so many bytes beside its body. Returns the
+/// last of them.
 fn put_alike<M: LoggedMessage>(
     group: &mut Group,
     level: &mut Level,
-    first: u64,
+    (first, head_bytes): (u64, usize),
     list: &mut PendingList<M>,
     segments: &mut SegmentUses,
     tickets: &mut Tickets,
@@ -286,13 +291,8 @@ fn put_alike<M: LoggedMessage>(
     let run = segments.add(first, count, live);
     segments.count_runs(level.live.push(run));
     tickets.encode_all(count);
-    let mut last = None;
-    for _ in 0..count {
-        let Some(Entry::Message { message, .. }) = list.pop() else { break };
-        list.subtract(message.bytes());
-        last = Some(message);
-    }
-    last
+    let records = written.records as usize;
+    list.pop_alike(records, records * head_bytes + written.body_bytes as usize)
 }
 
 pub(super) fn put_parts(group: &mut Group, rest: &mut &[u8]) -> Result<(), GroupFull> {

@@ -1,5 +1,6 @@
 //! What has been appended and is in no group yet, in the order in which it came.
 
+use super::LoggedMessage;
 use crate::ids::Position;
 use std::collections::VecDeque;
 
@@ -81,10 +82,17 @@ impl<M> PendingList<M> {
         self.last()
     }
 
+    /// Adds messages of a queue that differ in their bodies alone, at positions that follow one another.
     #[inline]
-    pub fn push_message(&mut self, queue: u32, position: Position, message: M, is_alike: bool, bytes: usize) {
-        self.bytes += bytes;
-        self.entries.push_back(Entry::Message { queue, position, message, is_alike });
+    pub fn push_messages(&mut self, queue: u32, first: Position, messages: impl Iterator<Item = M>)
+    where
+        M: LoggedMessage,
+    {
+        let bytes = &mut self.bytes;
+        self.entries.extend((0..).zip(messages).map(|(at, message)| {
+            *bytes += message.bytes();
+            Entry::Message { queue, position: Position(first.0 + at), message, is_alike: at > 0 }
+        }));
     }
 
     /// A queue is done with messages: the last entry grows, or there is another one.
@@ -114,6 +122,18 @@ impl<M> PendingList<M> {
             Entry::Message { message, is_alike: true, .. } => Some(message),
             _ => None,
         })
+    }
+
+    /// Takes so many of [`PendingList::alike`] off, which have so many bytes. Returns the last of them.
+    #[inline]
+    pub fn pop_alike(&mut self, count: usize, bytes: usize) -> Option<M> {
+        debug_assert!(self.body_at.is_none(), "what is alike follows a message that is in a group");
+        self.first += count as u64;
+        self.bytes -= bytes;
+        match self.entries.drain(..count).next_back() {
+            Some(Entry::Message { message, .. }) => Some(message),
+            _ => None,
+        }
     }
 
     /// Where the body of the first one goes on, if it is large and begun.
@@ -158,5 +178,54 @@ impl<M> PendingList<M> {
             Entry::Message { message, .. } => Some(message),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::StoredMessage;
+
+    struct Body(&'static [u8]);
+
+    impl LoggedMessage for Body {
+        fn stored(&self) -> StoredMessage<'_> {
+            StoredMessage {
+                exchange: b"",
+                routing_key: b"key",
+                properties: &[0, 0],
+                bcc: b"",
+                arrived_us: 7,
+                body: self.0,
+            }
+        }
+
+        fn bytes(&self) -> usize {
+            5 + self.0.len()
+        }
+
+        fn is_same(&self, _: &Self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn messages_that_are_alike_are_taken_off_together_up_to_one_that_was_settled() {
+        let mut list = PendingList::new();
+        list.push(Entry::CommitBegin);
+        list.push_messages(1, Position(7), [b"a".as_slice(), b"bb", b"ccc", b"d", b"e"].into_iter().map(Body));
+        assert_eq!((list.last(), list.bytes()), (6, 5 * 5 + 8));
+        let settled = list.take_unwritten(5, 6).expect("it was not written");
+        list.subtract(settled.bytes());
+        assert!(list.pop().is_some() && list.alike().next().is_none(), "the first is like none before it");
+        let Some(Entry::Message { message, position: Position(7), .. }) = list.pop() else { panic!("the first") };
+        list.subtract(message.bytes());
+        assert_eq!(list.alike().map(|message| message.0).collect::<Vec<_>>(), [b"bb".as_slice(), b"ccc"]);
+        assert_eq!(list.pop_alike(2, 2 * 5 + 5).map(|last| last.0), Some(b"ccc".as_slice()));
+        assert_eq!((list.first(), list.last(), list.bytes()), (5, 6, 6));
+        assert!(matches!(list.pop(), Some(Entry::Unwritten { settled_behind: 6 })));
+        let Some(Entry::Message { position: Position(11), message, .. }) = list.pop() else { panic!("the last") };
+        list.subtract(message.bytes());
+        assert_eq!((list.is_empty(), list.first(), list.bytes()), (true, 7, 0));
     }
 }
