@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use report::document::{LoopMode, MeasuredRun, MeasuredSeries};
-use report::stdout::put;
 
 use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX};
 use crate::turns::{MeasuredTurns, TurnProgress};
 use gauge::{LatencyHistogram, validity};
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::limits::ROLE_READY_WAIT;
 use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
@@ -89,14 +89,15 @@ impl ChurnOptions {
     }
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench churn [OPTIONS]", ABOUT, &[OWN, TARGETS, QUEUE, OUTPUT], EXAMPLES)
+}
+
 /// # Errors
 /// A wrong command line, a broker that fails, figures that must not be trusted.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, TARGETS, QUEUE, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench churn [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (setup, options) = (MeasureOptions::read(&given)?, ChurnOptions::read(&given)?);
     let targets = setup.targets()?;
     let mut record = RunRecorder::begin("churn", words, &given, &setup, &targets);

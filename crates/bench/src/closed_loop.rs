@@ -8,11 +8,9 @@ mod options;
 mod run_length;
 mod runner;
 
-use harness::arguments::{ParsedOptions, help_with};
 use harness::failure::CommandFailure;
 use harness::measure_options::MeasureOptions;
 use harness::run_recorder::RunRecorder;
-use report::stdout::put;
 
 pub use benchmarks::{ALL, Benchmark, find};
 use options::ClosedLoopOptions;
@@ -23,12 +21,7 @@ use runner::ClosedLoopRunner;
 /// # Errors
 /// A usage error, a target that fails (earlier results are written), INVALID figures.
 pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), CommandFailure> {
-    let known = benchmark.options();
-    let given = ParsedOptions::parse(words, &known)?;
-    if given.has("help") {
-        let usage = format!("harrier bench {} [OPTIONS]", benchmark.command);
-        return Ok(put(&help_with(&usage, benchmark.about, &known, benchmark.examples))?);
-    }
+    let Some(given) = benchmark.declared().given(words)? else { return Ok(()) };
     let setup = MeasureOptions::read(&given)?;
     let options = ClosedLoopOptions::read(benchmark, &given, &setup)?;
     setup.output.prepare()?;

@@ -6,7 +6,8 @@ use std::path::Path;
 use report::Document;
 use report::stdout::put;
 
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::arguments::{OptionSpec, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 
 const OPTIONS: &[OptionSpec] = &[
@@ -25,13 +26,15 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("compare harrier.json rabbitmq.json -f --format md", "everything, for a document"),
 ];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench compare A.json B.json [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES).with_words("FILE...")
+}
+
 /// # Errors
 /// A usage error, an unreadable file, an invalid document, or nothing in common.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench compare A.json B.json [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let format = given.one_of("format", &["text", "json", "md"])?;
     let [a, b] = given.bare() else {
         return Err(UsageError("expected two documents: harrier bench compare A.json B.json".to_owned()).into());

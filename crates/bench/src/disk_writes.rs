@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use gauge::validity;
 use report::document::{LoopMode, MeasuredSeries, SeriesPoint};
-use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 use store::limits::{BLOCK_BYTES, GROUP_BYTES_MAX};
 
@@ -15,7 +14,8 @@ use crate::limits::{
     DISK_FREE_BYTES_MIN, DISK_GROUPS_DEFAULT, DISK_GROUPS_MAX, DISK_WRITTEN_BYTES_DEFAULT, DISK_WRITTEN_BYTES_MAX,
 };
 use crate::written_segment::{TARGET, WrittenSegment};
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT};
 use harness::role_protocol::MessageCounts;
@@ -70,16 +70,17 @@ impl DiskOptions {
     }
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench disk [OPTIONS]", ABOUT, &[OWN, EFFORT.split_at(1).0, OUTPUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, a folder that cannot be written, too little space, a write that failed.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, EFFORT.split_at(1).0, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench disk [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (setup, options) = (MeasureOptions::read(&given)?, DiskOptions::read(&given)?);
     if !options.dir.is_dir() {
         return Err(UsageError(format!("--dir: there is no folder {}", options.dir.display())).into());

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use report::document::{LoopMode, MeasuredRun, MeasuredSeries};
-use report::stdout::put;
 
 use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::limits::{BACKLOG_BYTES_DEFAULT, BACKLOG_MESSAGES_DEFAULT};
 use crate::turns::{MeasuredTurns, TurnProgress};
 use gauge::{Steadiness, steadiness, validity};
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::limits::ROLE_READY_WAIT;
 use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
@@ -87,16 +87,17 @@ impl DrainOptions {
     }
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench drain [OPTIONS]", ABOUT, &[OWN, TARGETS, EFFORT, QUEUE, OUTPUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, a broker that fails or accepts no more messages, INVALID figures.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, TARGETS, EFFORT, QUEUE, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench drain [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let setup = MeasureOptions::read(&given)?;
     let options = DrainOptions::read(&given, &setup)?;
     let targets = setup.targets()?;

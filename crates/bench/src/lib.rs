@@ -29,26 +29,38 @@ mod written_segment;
 
 use std::process::ExitCode;
 
+use harness::command_spec::{CommandSpec, tool};
 use harness::failure::CommandFailure;
 use harness::{command, launcher};
 use load::role;
 
+/// A command: its name, one line about it, and what it takes.
+type BenchCommand = (&'static str, &'static str, fn() -> CommandSpec);
+
 /// Commands other than closed-loop benchmarks.
-const OTHERS: &[(&str, &str)] = &[
-    ("networks", "three benchmarks over TCP, rsockets and RDMA, relative to the bare device (one table)"),
-    ("rdma", "goals for RDMA: user time, system calls, copies, pinned memory, round trips (one table)"),
-    ("baseline verbs", "performance of a bare RDMA device between two processes, by size"),
-    ("churn", "rate and latency of opening and closing connections, channels and queues"),
-    ("disk", "how fast this disk makes groups durable that are written as the store writes them"),
-    ("drain", "rate of filling and emptying a queue, and memory per queued message"),
-    ("recover", "kills a broker and starts it again: time to the first delivery, and what is lost"),
-    ("suite", "all benchmarks, and a report (`make bench`)"),
-    ("open", "open loop: latency at given rates, or the highest rate that meets an objective"),
-    ("workload", "a load described in a file, or one included in the program (--list)"),
-    ("compare", "compares two results saved with --json: ratios with intervals and verdicts"),
-    ("report", "shows results saved with --json as a page with figures, or in another format"),
-    ("perf", "goals: this broker, RabbitMQ and the relay floor, interleaved (`make perf`)"),
-    ("scale", "memory per connection, queue, binding and message, with many of each"),
+const OTHERS: &[BenchCommand] = &[
+    (
+        "networks",
+        "three benchmarks over TCP, rsockets and RDMA, relative to the bare device (one table)",
+        networks::declared,
+    ),
+    ("rdma", "goals for RDMA: user time, system calls, copies, pinned memory, round trips (one table)", rdma::declared),
+    ("baseline verbs", "performance of a bare RDMA device between two processes, by size", verbs::declared),
+    ("churn", "rate and latency of opening and closing connections, channels and queues", churn::declared),
+    (
+        "disk",
+        "how fast this disk makes groups durable that are written as the store writes them",
+        disk_writes::declared,
+    ),
+    ("drain", "rate of filling and emptying a queue, and memory per queued message", drain::declared),
+    ("recover", "kills a broker and starts it again: time to the first delivery, and what is lost", recover::declared),
+    ("suite", "all benchmarks, and a report (`make bench`)", suite::declared),
+    ("open", "open loop: latency at given rates, or the highest rate that meets an objective", open_loop::declared),
+    ("workload", "a load described in a file, or one included in the program (--list)", workload_command::declared),
+    ("compare", "compares two results saved with --json: ratios with intervals and verdicts", compare::declared),
+    ("report", "shows results saved with --json as a page with figures, or in another format", render::declared),
+    ("perf", "goals: this broker, RabbitMQ and the relay floor, interleaved (`make perf`)", perf::declared),
+    ("scale", "memory per connection, queue, binding and message, with many of each", scale::declared),
 ];
 
 const BASELINES: &str = "\
@@ -113,10 +125,17 @@ fn baseline(words: &[String]) -> Result<(), CommandFailure> {
     }
 }
 
+/// The tool as declared.
+pub fn command() -> cli::Command {
+    let closed = closed_loop::ALL.iter().map(|benchmark| (benchmark.command, benchmark.summary, benchmark.declared()));
+    let others = OTHERS.iter().map(|(name, does, declared)| (*name, *does, declared()));
+    tool("bench", "measure a broker", closed.chain(others)).after_help(launcher::HELP)
+}
+
 fn usage() -> String {
     let mut text = "usage: harrier bench COMMAND [OPTIONS]\n\n".to_owned();
     let closed = closed_loop::ALL.iter().map(|benchmark| (benchmark.command, benchmark.summary));
-    for (command, summary) in closed.chain(OTHERS.iter().copied()) {
+    for (command, summary) in closed.chain(OTHERS.iter().map(|(name, does, _)| (*name, *does))) {
         text.push_str(&format!("  {command:<18} {summary}\n"));
     }
     format!("{text}\nharrier bench COMMAND --help lists the options.\n\n{}", launcher::HELP)

@@ -11,8 +11,9 @@ use report::{Metric, MetricEstimate, json};
 
 use crate::closed_loop;
 use crate::verbs;
-use harness::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, option};
 use harness::broker_network::{BrokerNetwork, NETWORKS, NetworkBroker};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::launcher::has_ranks;
 use harness::measure_options::{MeasureOptions, OUTPUT};
@@ -53,16 +54,17 @@ struct NetworkResults {
     packets: Option<u64>,
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench networks [OPTIONS]", ABOUT, &[OWN, OUTPUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, a required network that is missing, a run that fails.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench networks [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     if has_ranks() {
         return Err(CommandFailure::Usage("networks are measured on one host: not under a launcher".to_owned()));
     }

@@ -13,7 +13,8 @@ use report::{Metric, OsuTable, ProgressLine, invalid_reasons_of_run};
 use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::limits::PAIRS_MAX;
 use harness::arguments::decimal;
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use harness::role_protocol::sizes;
@@ -60,16 +61,17 @@ const OPTIONS: &[OptionSpec] = &[
 
 const USAGE: &str = "harrier bench open [OPTIONS]";
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new(USAGE, "", &[OPTIONS, TARGETS, QUEUE, OUTPUT], &[])
+}
+
 /// Runs the benchmark.
 ///
 /// # Errors
 /// A usage error, a broker that fails, a generator that fell behind, no rate that meets the objective.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
-    let given = ParsedOptions::parse(words, &known)?;
-    if given.has("help") {
-        return Ok(put(&help(USAGE, &known))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let options = OpenLoopOptions::read(&given)?;
     let setup = MeasureOptions::read(&given)?;
     let targets = setup.targets()?;

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 use crate::core_distance::core_distance_ns;
 use gauge::HostEnvironment;
-use harness::arguments::{OptionSpec, ParsedOptions, help, option};
+use harness::arguments::{OptionSpec, ParsedOptions, option};
+use harness::command_spec::CommandSpec;
 use harness::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX};
 use harness::placement::{CpuList, CpuPlacement};
 use harness::target::BenchmarkTarget;
@@ -82,15 +83,18 @@ struct PerfRun {
     record: PerfTable,
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench perf [OPTIONS]", "", &[OPTIONS], &[])
+}
+
 /// Runs the comparison. `measure_crash` is what `recover` does.
 ///
 /// # Errors
 /// A usage error or a broker that cannot be started. Missed goals are results, not errors.
 pub(crate) fn run(words: &[String], measure_crash: CrashMeasurement) -> Result<(), String> {
-    let given = ParsedOptions::parse(words, &[OPTIONS])?;
-    if given.has("help") {
-        return put(&help("harrier bench perf [OPTIONS]", &[OPTIONS]));
-    }
+    let given = declared().given(words).map_err(|failure| failure.to_string())?;
+    let Some(given) = given else { return Ok(()) };
     let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
         return Err(format!("unknown part '{unknown}' (of {})", PARTS.join(",")));

@@ -15,8 +15,9 @@ use gauge::HostEnvironment;
 use report::page;
 use report::stdout::put;
 
-use harness::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, option};
 use harness::broker_network::{NetworkBroker, VERBS};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::launcher::has_ranks;
 use harness::limits::RUNS_MAX;
@@ -59,15 +60,17 @@ struct RdmaGoals {
     record: PerfTable,
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench rdma [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, no device, a broker that cannot be started. Missed goals are results, not errors.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let given = ParsedOptions::parse(words, &[OPTIONS])?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench rdma [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     if has_ranks() {
         return Err(CommandFailure::Usage("rdma measures one host: not under a launcher".to_owned()));
     }

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use gauge::validity;
 use report::document::{LoopMode, MeasuredRun, MeasuredSeries, RecoveryFigures};
-use report::stdout::put;
 use serde::de::DeserializeOwned;
 
 use crate::limits::{
@@ -19,7 +18,8 @@ use crate::limits::{
 use crate::perf::CrashBacklog;
 use crate::turns::{MeasuredTurns, TurnProgress};
 use crash_broker::{BrokerStart, CrashBroker, CrashBrokerSource};
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::limits::ROLE_READY_WAIT;
 use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT};
@@ -108,16 +108,17 @@ impl RecoverOptions {
     }
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench recover [OPTIONS]", ABOUT, &[OWN, EFFORT, OUTPUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, a broker that cannot be started, killed or reached again, lost or doubled messages.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, EFFORT, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench recover [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let setup = MeasureOptions::read(&given)?;
     let options = RecoverOptions::read(&given, &setup)?;
     setup.output.prepare()?;

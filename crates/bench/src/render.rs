@@ -6,7 +6,8 @@ use report::stdout::put;
 use report::{Document, DocumentFormat, page};
 
 use crate::compare::read;
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::arguments::{OptionSpec, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 
 const OPTIONS: &[OptionSpec] = &[
@@ -26,15 +27,17 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("report suite.json --format csv", "one row a run, for another program"),
 ];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench report FILE.json... [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES).with_words("FILE...")
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, an unreadable or unwritable file, an invalid document.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench report FILE.json... [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let format = given.text("format").map(DocumentFormat::parse).transpose().map_err(UsageError)?;
     if given.bare().is_empty() {
         return Err(UsageError("which documents? harrier bench report FILE.json...".to_owned()).into());

@@ -7,7 +7,8 @@ use wire::DeliveryTag;
 
 use gauge::clock::{Deadline, pause};
 use gauge::resident_bytes;
-use harness::arguments::{OptionSpec, ParsedOptions, help, option};
+use harness::arguments::{OptionSpec, option};
+use harness::command_spec::CommandSpec;
 use harness::open_files;
 use harness::placement::{CpuList, CpuPlacement};
 use harness::role_client::connect;
@@ -133,15 +134,18 @@ fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
     }
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench scale [OPTIONS]", "", &[OPTIONS], &[])
+}
+
 /// Runs all parts.
 ///
 /// # Errors
 /// A broker that fails, or a missed goal (after all have been measured).
 pub fn run(words: &[String]) -> Result<(), String> {
-    let given = ParsedOptions::parse(words, &[OPTIONS])?;
-    if given.has("help") {
-        return put(&help("harrier bench scale [OPTIONS]", &[OPTIONS]));
-    }
+    let given = declared().given(words).map_err(|failure| failure.to_string())?;
+    let Some(given) = given else { return Ok(()) };
     let part = given.number("part", 1, 1, 1_000)? as usize;
     let mut extra: Vec<String> =
         given.text("broker-options").unwrap_or("").split_whitespace().map(str::to_owned).collect();

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use report::document::Document;
 
-use harness::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::interrupt;
 use harness::measure_options::TARGETS;
@@ -94,15 +95,17 @@ const PARTS: &[SuiteBenchmark] = &[
     part("bulk-transfer", "workload bulk-transfer", "--seconds 3", "--seconds 20"),
 ];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench suite [OPTIONS]", ABOUT, &[OPTIONS, TARGETS], EXAMPLES)
+}
+
 /// Runs them.
 ///
 /// # Errors
 /// The first benchmark that failed, after all were run; lost, duplicate, reordered or corrupted messages.
 pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), CommandFailure>) -> Result<(), CommandFailure> {
-    let given = ParsedOptions::parse(words, &[OPTIONS, TARGETS])?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench suite [OPTIONS]", ABOUT, &[OPTIONS, TARGETS], EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     if given.has("quick") && given.has("full") {
         return Err(CommandFailure::Usage("--quick or --full, not both".to_owned()));
     }

@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::limits::{STEP_MAX, VERBS_IN_FLIGHT_BYTES};
 use gauge::validity;
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::limits::{ROLE_READY_WAIT, SEGMENT_MESSAGES_MAX};
 use harness::measure_options::{EFFORT, MeasureOptions, OUTPUT};
@@ -155,16 +156,17 @@ impl VerbsOptions {
     }
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier bench baseline verbs [OPTIONS]", ABOUT, &[OWN, EFFORT.split_at(2).0, OUTPUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, no library, no device, a failure of the passive side.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, EFFORT.split_at(2).0, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help_with("harrier bench baseline verbs [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (setup, options) = (MeasureOptions::read(&given)?, VerbsOptions::read(&given)?);
     if let Some(address) = options.listen {
         return listen(address);

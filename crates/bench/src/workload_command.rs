@@ -11,7 +11,8 @@ use report::{OsuTable, ProgressLine};
 
 use crate::durability_case::{DurabilityCase, cases, note_durable};
 use crate::limits::WORKLOAD_FILE_BYTES_MAX;
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
+use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use harness::run_recorder::{RunRecorder, check_interrupted};
@@ -39,16 +40,17 @@ const OPTIONS: &[OptionSpec] = &[
 
 const USAGE: &str = "harrier bench workload NAME|FILE [OPTIONS]";
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new(USAGE, "", &[OPTIONS, TARGETS, QUEUE, OUTPUT], &[]).with_words("[NAME]")
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// A usage error, an invalid file, a broker that fails, objectives missed, messages lost.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
-    let given = ParsedOptions::parse_with_bare(words, &known)?;
-    if given.has("help") {
-        return Ok(put(&help(USAGE, &known))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     if given.has("list") {
         return Ok(put(&list()?)?);
     }

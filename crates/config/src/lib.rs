@@ -34,6 +34,6 @@ pub use field::{
 pub use load::{BrokerInvocation, DEFAULT_FILE};
 pub use machine::Machine;
 pub use origin::{ConfigError, ConfigFault, Origin};
-pub use page::{help, reference};
+pub use page::{HELP_NOTES, help, reference};
 pub use policies::{PolicyConfig, PolicyTerm, TermValue};
 pub use setting::{Setting, SettingKind, SettingValue, quoted};

@@ -27,23 +27,26 @@ pub fn help() -> String {
         }
         let list = if setting.kind.is_list() { " (repeatable)" } else { "" };
         let _infallible = writeln!(out, "  {} {}{list}", setting.option(), setting.kind.placeholder());
-        let text = format!(
-            "{} {}; default {}",
-            setting.help.trim(),
-            capitalised(&setting.kind.form()),
-            shown_default(setting)
-        );
-        for line in wrapped(&text, COLUMNS - 6) {
+        for line in wrapped(&setting.help_line(), COLUMNS - 6) {
             let _infallible = writeln!(out, "      {line}");
         }
     }
-    out.push_str(
-        "\nAn option is written --name VALUE or --name=VALUE, with - or _ between its words; one of true or false\nneeds no \
+    out.push_str(HELP_NOTES);
+    out
+}
+
+/// What the help says behind the settings.
+pub const HELP_NOTES: &str = "\nAn option is written --name VALUE or --name=VALUE, with - or _ between its words; one of true or false\nneeds no \
          VALUE to be true. Of an option given twice the last counts, unless it is repeatable.\nEach setting is also a variable, HARRIER_ and its name in capitals, with \
          commas\nbetween the items of a list; and a key of the file, where virtual hosts, users and policies are too.\n\
-         The command line overrides the environment, and that the file.\n",
-    );
-    out
+         The command line overrides the environment, and that the file.\n";
+
+impl Setting {
+    /// What it does, what it takes and what it is otherwise, for the help.
+    pub fn help_line(&self) -> String {
+        let default = if self.default.is_empty() { "none" } else { self.default };
+        format!("{} {}; default {default}", self.help.trim(), capitalised(&self.kind.form()))
+    }
 }
 
 /// The reference page, `docs/configuration.md`.
@@ -102,10 +105,6 @@ pub fn reference() -> String {
          vhost = \"/\"\nconfigure = \"^orders\\\\.\"\nwrite = \"^orders\\\\.\"\nread = \"^orders\\\\.\"\n```\n",
     );
     out
-}
-
-fn shown_default(setting: &Setting) -> &str {
-    if setting.default.is_empty() { "none" } else { setting.default }
 }
 
 fn capitalised(text: &str) -> String {

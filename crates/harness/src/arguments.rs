@@ -1,7 +1,8 @@
-//! Command-line parser of the benchmarks: `--name value`, `--name=value`, `-x value`, `--flag`, `a,b,c`; also prints help.
+//! The words of a tool's command: options and their values as numbers within bounds, lists and choices.
 //!
 //! Unknown options are usage errors; numbers and lists are checked against bounds.
 
+use cli::WordsError;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -37,6 +38,23 @@ pub struct OptionSpec {
     pub help: &'static str,
 }
 
+impl OptionSpec {
+    /// The option as declared; of one given several times all values are kept.
+    pub fn declared(&self) -> cli::Arg {
+        let option = match self.value {
+            "" => cli::flag(self.name, self.help),
+            value => {
+                let option = cli::valued(self.name, value, self.help).action(cli::ArgAction::Append);
+                option.value_parser(cli::value_parser!(String))
+            }
+        };
+        match self.letter {
+            Some(letter) => option.short(letter),
+            None => option,
+        }
+    }
+}
+
 pub const fn option(name: &'static str, letter: Option<char>, value: &'static str, help: &'static str) -> OptionSpec {
     OptionSpec { name, letter, value, help }
 }
@@ -66,38 +84,20 @@ impl ParsedOptions {
     /// # Errors
     /// An unknown option, or a missing value.
     pub fn parse_with_bare(words: &[String], known: &[&[OptionSpec]]) -> Result<Self, UsageError> {
+        let known = known_once(known);
+        let command = cli::Command::new("").args_override_self(true).args(known.iter().map(OptionSpec::declared));
+        let found = cli::parse(command.arg(cli::word("[WORDS...]", "")), words).map_err(|error| match error {
+            WordsError::Usage(why) => UsageError(with_placeholder(why, &known)),
+            WordsError::Words(text) | WordsError::Help(text) => UsageError(text),
+        })?;
         let mut given = Self::default();
-        let mut rest = words.iter();
-        while let Some(word) = rest.next() {
-            let (name, inline) = match word.strip_prefix("--") {
-                Some(long) => long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value))),
-                None => match word.strip_prefix('-').filter(|letter| !letter.is_empty()) {
-                    Some(letter) => (letter, None),
-                    None => {
-                        given.bare.push(word.clone());
-                        continue;
-                    }
-                },
+        given.bare.extend(cli::texts(&found, "WORDS").into_iter().map(str::to_owned));
+        for option in known.iter().filter(|option| cli::has(&found, option.name)) {
+            let values = match option.value {
+                "" => vec![String::new()],
+                _ => cli::texts(&found, option.name).into_iter().map(str::to_owned).collect(),
             };
-            let is_long = word.starts_with("--");
-            let found = known.iter().flat_map(|options| options.iter()).find(|option| {
-                if is_long {
-                    option.name == name
-                } else {
-                    option.letter.is_some_and(|letter| name.chars().eq([letter]))
-                }
-            });
-            let option = found.ok_or_else(|| UsageError(format!("unknown option '{word}'")))?;
-            let value = match (option.value.is_empty(), inline) {
-                (true, None) => String::new(),
-                (true, Some(_)) => return Err(UsageError(format!("--{} takes no value", option.name))),
-                (false, Some(value)) => value.to_owned(),
-                (false, None) => rest
-                    .next()
-                    .cloned()
-                    .ok_or_else(|| UsageError(format!("--{} needs a value ({})", option.name, option.value)))?,
-            };
-            given.values.entry(option.name).or_default().push(value);
+            given.values.insert(option.name, values);
         }
         Ok(given)
     }
@@ -203,29 +203,26 @@ fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64, UsageErr
     }
 }
 
-/// The help text of a command.
-pub fn help(usage: &str, known: &[&[OptionSpec]]) -> String {
-    let mut text = format!("usage: {usage}\n\n");
-    for option in known.iter().flat_map(|options| options.iter()) {
-        let letter = option.letter.map_or_else(|| "    ".to_owned(), |letter| format!("-{letter}, "));
-        let name = format!("--{} {}", option.name, option.value);
-        text.push_str(&format!("  {letter}{name:<28} {}\n", option.help));
-    }
-    text
-}
-
-/// The help text of a command, with a description and examples.
-pub fn help_with(usage: &str, about: &str, known: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
-    let options = help(usage, known);
-    let (usage, options) = options.split_once("\n\n").unwrap_or((&options, ""));
-    let mut text = format!("{usage}\n\n{}\n\n{options}", about.trim());
-    if !examples.is_empty() {
-        text.push_str("\nExamples\n");
-        for (command, what) in examples {
-            text.push_str(&format!("  harrier bench {command}\n      {what}\n"));
+/// The options of some lists, each once.
+pub(crate) fn known_once(lists: &[&[OptionSpec]]) -> Vec<OptionSpec> {
+    let mut known: Vec<OptionSpec> = Vec::new();
+    for option in lists.iter().flat_map(|options| options.iter()) {
+        if known.iter().all(|other| other.name != option.name) {
+            known.push(*option);
         }
     }
-    text
+    known
+}
+
+/// A missing value with what it would be.
+fn with_placeholder(why: String, known: &[OptionSpec]) -> String {
+    let Some(word) = why.strip_suffix(" needs a value") else { return why };
+    let is_it = |option: &&OptionSpec| {
+        word.strip_prefix("--")
+            .map_or_else(|| option.letter.is_some_and(|letter| word.ends_with(letter)), |name| option.name == name)
+    };
+    let option = known.iter().find(is_it);
+    option.map_or(why.clone(), |option| format!("--{} needs a value ({})", option.name, option.value))
 }
 
 /// A decimal number within bounds.
@@ -264,7 +261,11 @@ mod tests {
         check("--sizes", "--sizes needs a value (MIN:MAX)");
         check("--quick=1", "--quick takes no value");
         check("-x", "unknown option '-x'");
-        check("-sizes 1", "unknown option '-sizes'");
+        check("-sizes 1", "unknown option '-s'");
+        check("-m1:8", r#"{"sizes": "1:8"}"#);
+        check("-m", "--sizes needs a value (MIN:MAX)");
+        check("--sizes --quick", r#"{"sizes": "--quick"}"#);
+        check("--quick --quick", r#"{"quick": "yes"}"#);
         check("--m 1", "unknown option '--m'");
         check("word", "'word' is not an option");
         // A dash alone is a word: standard input.
@@ -308,13 +309,5 @@ mod tests {
         assert_eq!(given.one_of("sizes", &["one", "all"]), Ok("all"));
         assert_eq!(given.one_of("other", &["one", "all"]), Ok("one"));
         assert_eq!(given.one_of("sizes", &["one"]), Err(UsageError("--sizes is one of one, not 'all'".to_owned())));
-    }
-
-    #[test]
-    fn help_has_everything() {
-        let text = help_with("harrier bench x [OPTIONS]", "Does x.", &[KNOWN], &[("x -m 1:8", "small ones")]);
-        for part in ["usage: harrier bench x", "Does x.", "-m, --sizes MIN:MAX", "harrier bench x -m 1:8\n"] {
-            assert!(text.contains(part), "{text}");
-        }
     }
 }

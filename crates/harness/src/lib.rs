@@ -9,6 +9,7 @@ pub mod arguments;
 pub mod broker_network;
 pub mod command;
 pub mod command_reader;
+pub mod command_spec;
 pub mod delivery_window;
 pub mod failure;
 pub mod interrupt;

@@ -24,30 +24,18 @@ mod user_commands;
 use crate::{address_source, is_terminal_output, print_error, print_or, usage_failure};
 use api_client::ApiClient;
 use command_table::{CtlAction, CtlCommand, HEADINGS};
-use ctl_arguments::CtlArguments;
+use ctl_arguments::{CtlArguments, CtlLine};
 use ctl_run::{ANSWER_TIMEOUT, CtlOutput, CtlRun};
 use exit_status::{CtlError, SysExit};
 use output_format::{OutputFormat, TableStyle, object_text};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const HEAD: &str = "usage: harrier ctl [OPTIONS] COMMAND [ARGUMENTS]
-
+const DESCRIPTION: &str = "\
 Asks a running broker, as one of its administrators, over any address it listens on; it changes what rabbitmqctl changes,
-by the same words. Options may stand before or behind the command; behind -- there are none.
+by the same words. Options may stand before or behind the command; behind -- there are none.";
 
-  --url URL          the broker and the login: amqp://USER:PASSWORD@HOST:PORT/VHOST, amqps://..., or
-                     amqp+unix://USER:PASSWORD@/PATH?vhost=VHOST. VHOST is any that the user may open, and the default of -p.
-                     '-' reads it from standard input and @FILE from a file, where nobody else sees the password.
-                     Default: amqp://guest:guest@127.0.0.1:5672/%2F
-  --formatter FORMAT table (default), json or csv; --json is --formatter json
-  -q, --quiet        no notes and no progress, which a terminal gets on standard error
-  -s, --silent       the same, and no headings of tables
-  -t, --timeout S    seconds to wait for an answer; default 60
-";
-
-const TAIL: &str = "
-harrier ctl help COMMAND describes a command.
+const TAIL: &str = "harrier ctl help COMMAND describes a command.
 
 Examples:
   harrier ctl list_queues name messages consumers
@@ -63,21 +51,28 @@ Status: 0 for success, and otherwise of sysexits.h: 64 wrong usage, 65 wrong dat
 69 no broker answers, 70 the broker cannot do it, 73 and 74 a file, 75 it took too long, 77 not permitted, 78 not configured.
 ";
 
+/// The command as declared.
+pub fn command() -> cli::Command {
+    let commands = HEADINGS.iter().flat_map(|(_, commands)| commands.iter());
+    options().after_help(TAIL).subcommands(commands.map(CtlCommand::declared))
+}
+
+/// The same without its commands, which the help has under headings.
+fn options() -> cli::Command {
+    let usage = "harrier ctl [OPTIONS] COMMAND [ARGUMENTS]";
+    ctl_arguments::front().about("ask and change a running broker").long_about(DESCRIPTION).override_usage(usage)
+}
+
 /// Runs `harrier ctl`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
         return usage_failure("ctl takes words of UTF-8 only", SysExit::Usage.into());
     };
-    if let ["--help" | "-h"] = words[..] {
-        return print(&general_help());
-    }
-    let arguments = match CtlArguments::of(&words) {
-        Ok(arguments) => arguments,
+    let arguments = match CtlLine::read(&words) {
+        Ok(CtlLine::Run(arguments)) => arguments,
+        Ok(CtlLine::Help(command)) => return print(&command.map_or_else(general_help, command_help)),
         Err(error) => return failure(&error),
     };
-    if arguments.wants_help {
-        return print(&command_help(arguments.command));
-    }
     match run(&arguments) {
         Ok(output) => write(&output, &arguments),
         Err(error) => failure(&error),
@@ -98,7 +93,7 @@ fn failure(error: &CtlError) -> ExitCode {
     }
 }
 
-fn run(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
+fn run(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
     if let CtlAction::Offline(run) = arguments.command.action {
         return run(arguments);
     }
@@ -121,7 +116,7 @@ fn run(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
     Ok(output)
 }
 
-fn write(output: &CtlOutput, arguments: &CtlArguments<'_>) -> ExitCode {
+fn write(output: &CtlOutput, arguments: &CtlArguments) -> ExitCode {
     let style = TableStyle { has_heading: !arguments.is_silent, is_aligned: is_terminal_output() };
     match (output, arguments.format) {
         (CtlOutput::Nothing, _) => ExitCode::SUCCESS,
@@ -136,7 +131,7 @@ fn write(output: &CtlOutput, arguments: &CtlArguments<'_>) -> ExitCode {
 }
 
 /// `help`.
-fn help(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
+fn help(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
     let text = match arguments.get("COMMAND") {
         None => general_help(),
         Some(word) => {
@@ -148,14 +143,14 @@ fn help(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
 }
 
 fn general_help() -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = cli::help(&options());
     for (heading, commands) in HEADINGS {
         text.push_str(&format!("\n{heading}:\n"));
         for command in commands {
             text.push_str(&format!("  {}\n", command.usage()));
         }
     }
-    text + TAIL
+    text + "\n" + TAIL
 }
 
 fn command_help(command: &CtlCommand) -> String {

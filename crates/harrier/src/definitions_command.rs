@@ -3,28 +3,44 @@
 use crate::initial_definitions::{initial, read, salted};
 use crate::options::limits;
 use crate::process::seed;
-use crate::{USAGE_STATUS, greeting, print, print_error, usage_error};
+use crate::{USAGE_STATUS, broker_declaration, given, greeting, print, print_error};
 use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, BrokerInvocation, Machine};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: harrier definitions check FILE
-       harrier definitions export [OPTIONS OF harrier broker]
-
+const DESCRIPTION: &str = "\
 check reads a definitions file, as RabbitMQ exports it, and prints what it contains, or everything that is wrong with it.
 export prints the initial definitions of a broker with these options as such a file. The definitions of a running broker
-are printed by harrier ctl definitions.
-";
+are printed by harrier ctl definitions.";
+
+/// The command as declared.
+pub fn command() -> cli::Command {
+    let check = cli::Command::new("check")
+        .about("check a definitions file")
+        .override_usage("harrier definitions check FILE")
+        .arg(cli::word("FILE", "as RabbitMQ exports it"));
+    let export = broker_declaration::command()
+        .name("export")
+        .about("print the initial definitions of a broker with these options")
+        .override_usage("harrier definitions export [OPTIONS OF harrier broker]");
+    cli::Command::new("definitions")
+        .about("check or write a file of definitions")
+        .long_about(DESCRIPTION)
+        .override_usage("harrier definitions check FILE\nharrier definitions export [OPTIONS OF harrier broker]")
+        .subcommand_required(true)
+        .subcommands([check, export])
+}
 
 /// Runs `harrier definitions`.
 pub fn main(words: &[OsString]) -> ExitCode {
-    let texts: Vec<_> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    let outcome = match texts[..] {
-        ["check", file] => check(file),
-        ["export", ..] => export(&words[1..]),
-        ["--help" | "-h"] => return print(USAGE),
-        _ => return usage_error(USAGE),
+    let outcome = match words.split_first() {
+        // The words behind it are read as `harrier broker` reads them.
+        Some((word, words)) if word == "export" => export(words),
+        _ => match given(command(), words) {
+            Ok(given) => check(given.subcommand().and_then(|(_, given)| cli::text(given, "FILE")).unwrap_or_default()),
+            Err(status) => return status,
+        },
     };
     match outcome {
         Ok(text) => print(&text),
@@ -59,7 +75,7 @@ fn export(words: &[OsString]) -> CommandResult {
     };
     let config = match BrokerConfig::load(words.iter().cloned(), std::env::vars_os()).map_err(told)? {
         BrokerInvocation::Run(config) => config,
-        BrokerInvocation::Print(_) | BrokerInvocation::Help => return Ok(USAGE.to_owned()),
+        BrokerInvocation::Print(_) | BrokerInvocation::Help => return Ok(cli::help(&command())),
     };
     let seed = seed().map_err(|error| failed(error.to_string()))?;
     let shards = config.shard_count(&Machine::here());

@@ -3,26 +3,31 @@
 //! The password comes from standard input, because others could read the command line.
 
 use crate::process::salt;
-use crate::{print, print_error, usage_error};
+use crate::{given, print, print_error};
 use catalog::Password;
 use catalog::limits::PASSWORD_BYTES_MAX;
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: harrier hash-password [--sha256]
+const DESCRIPTION: &str = "\
+Prints the hash of a password: Argon2, for password_hash of the configuration. It takes one line:
+the password is read from standard input, because others could read the command line. With --sha256 it is the hash that RabbitMQ keeps, which is cheaper to guess.";
 
-Reads one line from standard input, the password, and prints its hash: Argon2, for password_hash of the
-configuration. With --sha256 it is the hash that RabbitMQ keeps, which is cheaper to guess.
-";
+/// The command as declared.
+pub fn command() -> cli::Command {
+    cli::Command::new("hash-password")
+        .about("read a password from standard input, print its hash for the configuration")
+        .long_about(DESCRIPTION)
+        .override_usage("harrier hash-password [--sha256]")
+        .arg(cli::flag("sha256", "the hash that RabbitMQ keeps"))
+}
 
 /// Runs `harrier hash-password`.
 pub fn main(words: &[OsString]) -> ExitCode {
-    let sha256 = match words.iter().map(|word| word.to_str()).collect::<Vec<_>>()[..] {
-        [] => false,
-        [Some("--sha256")] => true,
-        [Some("--help" | "-h")] => return print(USAGE),
-        _ => return usage_error("hash-password takes no words but --sha256; the password is read from standard input"),
+    let sha256 = match given(command(), words) {
+        Ok(given) => cli::has(&given, "sha256"),
+        Err(status) => return status,
     };
     match hash(sha256) {
         Ok(hash) => print(&format!("{hash}\n")),

@@ -10,11 +10,13 @@ mod address_source;
 mod admin_connection;
 mod admin_server;
 mod broker;
+mod broker_declaration;
 mod checked_text;
 mod ctl;
 mod default_folder;
 mod definitions_command;
 mod dialler;
+mod generate;
 mod greeting;
 mod hash_password;
 mod initial_definitions;
@@ -45,6 +47,7 @@ mod toml_text;
 #[cfg(any(feature = "bench", feature = "topology", feature = "market"))]
 mod tools;
 
+use cli::{Command, WordsError};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -59,68 +62,60 @@ const USAGE_STATUS: u8 = 2;
 /// A command of the program.
 struct ProgramCommand {
     name: &'static str,
-    does: &'static str,
+    /// What it is, what it takes.
+    declared: fn() -> Command,
     run: fn(&[OsString]) -> ExitCode,
 }
 
 /// The commands, in the order of the help. A program that is built without a tool has no line for it.
 const COMMANDS: &[ProgramCommand] = &[
-    ProgramCommand { name: "broker", does: "run a broker", run: broker::main },
+    ProgramCommand { name: "broker", declared: broker_declaration::command, run: broker::main },
     #[cfg(feature = "bench")]
-    ProgramCommand { name: "bench", does: "measure a broker", run: tools::bench },
+    ProgramCommand { name: "bench", declared: bench::command, run: tools::bench },
     #[cfg(feature = "topology")]
-    ProgramCommand { name: "topology", does: "run trees of brokers, and measure them", run: tools::topology },
+    ProgramCommand { name: "topology", declared: trees::command, run: tools::topology },
     #[cfg(feature = "market")]
+    ProgramCommand { name: "market", declared: trade::command, run: tools::market },
+    ProgramCommand { name: "proxy", declared: proxy::command, run: proxy::main },
+    ProgramCommand { name: "definitions", declared: definitions_command::command, run: definitions_command::main },
+    ProgramCommand { name: "ctl", declared: ctl::command, run: ctl::main },
+    ProgramCommand { name: "route", declared: route::command, run: route::main },
+    ProgramCommand { name: "store", declared: store_command::command, run: store_command::main },
+    ProgramCommand { name: "rdma", declared: rdma::command, run: rdma::main },
+    ProgramCommand { name: "hash-password", declared: hash_password::command, run: hash_password::main },
+    ProgramCommand { name: "generate", declared: generate::command, run: generate::main },
     ProgramCommand {
-        name: "market",
-        does: "a stock exchange that trades through a broker, and measures it",
-        run: tools::market,
+        name: "help",
+        declared: || Command::new("help").about("print this and end"),
+        run: |_words| print(&usage()),
     },
-    ProgramCommand {
-        name: "proxy",
-        does: "connect clients of this host to a broker over another transport",
-        run: proxy::main,
-    },
-    ProgramCommand {
-        name: "definitions",
-        does: "check or write a file of definitions",
-        run: definitions_command::main,
-    },
-    ProgramCommand { name: "ctl", does: "ask and change a running broker", run: ctl::main },
-    ProgramCommand { name: "route", does: "join brokers: links and routes between them", run: route::main },
-    ProgramCommand {
-        name: "store",
-        does: "check and show the durable store of a stopped broker",
-        run: store_command::main,
-    },
-    ProgramCommand { name: "rdma", does: "inspect and test this machine's RDMA devices", run: rdma::main },
-    ProgramCommand {
-        name: "hash-password",
-        does: "read a password from standard input, print its hash for the configuration",
-        run: hash_password::main,
-    },
-    ProgramCommand { name: "help", does: "print this and end", run: |_words| print(&usage()) },
     ProgramCommand {
         name: "version",
-        does: "print the version and end",
+        declared: || Command::new("version").about("print the version and end"),
         run: |_words| print(&format!("harrier {}\n", greeting::VERSION)),
     },
 ];
 
+/// The program with all its commands, as declared.
+fn program() -> Command {
+    Command::new("harrier")
+        .about("an AMQP 0-9-1 broker over TCP and RDMA, and its tools")
+        .version(greeting::VERSION)
+        .override_usage("harrier COMMAND [OPTIONS]")
+        .subcommands(COMMANDS.iter().map(|command| (command.declared)()))
+}
+
 /// The commands that a program may be built without; each is a feature of this crate.
 const TOOLS: [&str; 3] = ["bench", "topology", "market"];
 
-/// The width of a name in the help; a longer one has a line of its own.
-const NAME_WIDTH: usize = 12;
+/// The width of a name in the help.
+const NAME_WIDTH: usize = 15;
 
 fn usage() -> String {
     let mut text = "usage: harrier COMMAND [OPTIONS]\n\n".to_owned();
-    for ProgramCommand { name, does, .. } in COMMANDS {
-        if name.len() < NAME_WIDTH {
-            text.push_str(&format!("  {name:<NAME_WIDTH$}{does}\n"));
-        } else {
-            text.push_str(&format!("  {name}\n  {:NAME_WIDTH$}{does}\n", ""));
-        }
+    for ProgramCommand { name, declared, .. } in COMMANDS {
+        let does = declared().get_about().map(ToString::to_string).unwrap_or_default();
+        text.push_str(&format!("  {name:<NAME_WIDTH$}{does}\n"));
     }
     text.push_str("\nharrier COMMAND --help describes a command.\n");
     text
@@ -147,6 +142,18 @@ fn main() -> ExitCode {
         None if TOOLS.contains(&name) => usage_error(&format!("this program was built without the command '{name}'")),
         None => usage_error(&format!("unknown command '{}'\n{}", command.to_string_lossy(), usage())),
     }
+}
+
+/// The words behind a command as it declares them.
+///
+/// # Errors
+/// The status, when help or what is wrong has been printed instead.
+fn given(command: Command, words: &[OsString]) -> Result<cli::ArgMatches, ExitCode> {
+    let help = cli::help(&command);
+    cli::parse(command, words).map_err(|error| match error {
+        WordsError::Help(text) => print(&text),
+        WordsError::Usage(why) | WordsError::Words(why) => usage_error(&format!("{why}\n{help}")),
+    })
 }
 
 fn usage_error(why: &str) -> ExitCode {
@@ -204,7 +211,10 @@ mod tests {
             assert_eq!(usage.contains(&format!("\n  {tool} ")), built, "{tool}: {usage}");
             assert_eq!(COMMANDS.iter().any(|command| command.name == tool), built, "{tool}");
         }
-        assert!(usage.contains("\n  broker      run a broker\n"), "{usage}");
-        assert!(usage.contains("\n  hash-password\n              read a password"), "{usage}");
+        assert!(usage.contains("\n  broker         run a broker\n"), "{usage}");
+        for command in COMMANDS {
+            let declared = (command.declared)();
+            assert_eq!((declared.get_name(), declared.get_about().is_some()), (command.name, true));
+        }
     }
 }

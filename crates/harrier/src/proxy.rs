@@ -7,7 +7,8 @@ mod proxy_arguments;
 mod token_source;
 
 use crate::process::{Signals, raise_open_files};
-use crate::{greeting, log, print, print_error, tls, usage_error};
+use crate::{given, greeting, log, print_error, tls, usage_error};
+use cli::{ArgAction, Command, valued};
 use proxy::{Proxy, ProxyOptions, ProxyStartError, RdmaUpstreamOptions};
 use proxy_arguments::ProxyArguments;
 use std::ffi::OsString;
@@ -17,27 +18,13 @@ use std::sync::Arc;
 /// Files that a proxy opens beside its connections: a conservative estimate.
 const OTHER_FILES: u64 = 64;
 
-const USAGE: &str = "usage: harrier proxy --listen ADDRESS [--listen ADDRESS]... --to BROKER [OPTIONS]
+const USAGE: &str = "harrier proxy --listen ADDRESS [--listen ADDRESS]... --to BROKER [OPTIONS]";
 
+const DESCRIPTION: &str = "\
 Carries clients that know TCP, TLS or Unix sockets only, from their own host to a broker over another
-transport. Bytes pass unchanged in both directions, and so does the way in which a connection ends.
+transport. Bytes pass unchanged in both directions, and so does the way in which a connection ends.";
 
-  --listen ADDRESS          where clients connect: 127.0.0.1:5672, [::1]:5672, unix:/path, tls://127.0.0.1:5671
-  --to BROKER               amqp+rdma://HOST[:PORT], amqp://HOST[:PORT], amqps://HOST[:PORT], amqp+unix:/PATH
-                            amqp+rdma://USER:PASSWORD@HOST[:PORT]/VHOST?via=tls (or via=tcp): fetches a token for each
-                            connection there, as a user of its own with the tag 'carrier'
-  --to-file FILE            a file with the same in it, which keeps the password from other users of this host
-  --threads N               threads, each with connections of its own; default: 1
-  --connections-max N       connections at once; default: 256. Over RDMA each has 64 KiB of memory locked
-  --dial-timeout-s N        time limit for a connection to the broker; default: 10
-  --drain-timeout-s N       time limit for draining connections after SIGTERM or SIGINT; default: 10
-  --tls-certificate FILE    the certificate of tls:// listeners
-  --tls-key FILE            its key
-  --ca FILE                 trusted certificates for amqps://; default: the system's
-  --stats-s N               log totals every N seconds; default: 0, never
-  --log-level LEVEL         error, warn, info, debug or trace; default: info, a line for each connection that ends
-  --log-format FORMAT       text or json; default: text
-
+const BEHIND: &str = "\
 The broker sees the proxy's address, not the client's. If it admits the default user only from its own
 host, clients of a proxy on another host need another user.
 
@@ -46,20 +33,58 @@ Examples:
   harrier proxy --listen 127.0.0.1:5672 --listen unix:/run/amqp.sock --to amqp+rdma://10.0.0.1:5672
   harrier proxy --listen 127.0.0.1:5672 --to amqps://broker.example --ca ca.pem
 
-Status: 0 after an orderly end, 1 if it cannot start (a port in use, no RDMA device) or fails, 2 for wrong usage.
-";
+Status: 0 after an orderly end, 1 if it cannot start (a port in use, no RDMA device) or fails, 2 for wrong usage.";
+
+/// The command as declared.
+pub fn command() -> Command {
+    let to = "amqp+rdma://HOST[:PORT], amqp://HOST[:PORT], amqps://HOST[:PORT], amqp+unix:/PATH; \
+              amqp+rdma://USER:PASSWORD@HOST[:PORT]/VHOST?via=tls (or via=tcp) fetches a token for each connection there, \
+              as a user of its own with the tag 'carrier'";
+    Command::new("proxy")
+        .about("connect clients of this host to a broker over another transport")
+        .long_about(DESCRIPTION)
+        .override_usage(USAGE)
+        .after_help(BEHIND)
+        .args([
+            valued(
+                "listen",
+                "ADDRESS",
+                "where clients connect: 127.0.0.1:5672, [::1]:5672, unix:/path, tls://127.0.0.1:5671",
+            )
+            .action(ArgAction::Append),
+            valued("to", "BROKER", to),
+            valued(
+                "to-file",
+                "FILE",
+                "a file with the same in it, which keeps the password from other users of this host",
+            ),
+            valued("threads", "N", "threads, each with connections of its own; default: 1"),
+            valued(
+                "connections-max",
+                "N",
+                "connections at once; default: 256. Over RDMA each has 64 KiB of memory locked",
+            ),
+            valued("dial-timeout-s", "N", "time limit for a connection to the broker; default: 10"),
+            valued("drain-timeout-s", "N", "time limit for draining connections after SIGTERM or SIGINT; default: 10"),
+            valued("tls-certificate", "FILE", "the certificate of tls:// listeners"),
+            valued("tls-key", "FILE", "its key"),
+            valued("ca", "FILE", "trusted certificates for amqps://; default: the system's"),
+            valued("stats-s", "N", "log totals every N seconds; default: 0, never"),
+            valued(
+                "log-level",
+                "LEVEL",
+                "error, warn, info, debug or trace; default: info, a line for each connection that ends",
+            ),
+            valued("log-format", "FORMAT", "text or json; default: text"),
+        ])
+}
 
 /// Runs `harrier proxy`.
 pub fn main(words: &[OsString]) -> ExitCode {
-    let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
-        return usage_error("proxy takes words of UTF-8 only");
-    };
-    if words.iter().any(|word| ["--help", "-h"].contains(word)) {
-        return print(USAGE);
-    }
-    let order = match ProxyArguments::of(&words) {
-        Ok(order) => order,
-        Err(why) => return usage_error(&format!("proxy: {why}\n{USAGE}")),
+    let order = match given(command(), words).map(|given| ProxyArguments::of(&given)) {
+        Ok(Ok(order)) => order,
+        Ok(Err(why)) => return usage_error(&format!("proxy: {why}\n{}", cli::help(&command()))),
+        Err(status) => return status,
     };
     match run(order) {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,30 +8,51 @@ mod message_paths;
 mod self_test;
 mod show;
 
-use crate::{print, usage_error};
+use crate::{given, print};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: harrier rdma check [--json]
-       harrier rdma calibrate [--json] [--device NAME] [--rounds N]
-
+const DESCRIPTION: &str = "\
 check lists the RDMA devices of this machine with their ports, addresses and limits, and tries each path
 over each address: a loopback connection, an inline send, an eager send, a READ. Failures are printed with a
 remedy. Status 0 if at least one device works and none fails, 1 otherwise.
 
 calibrate measures on the first device, or the named one, up to which size messages are faster inline, and
-from which size bodies are faster read by the receiver than sent, and prints the resulting configuration line.
-";
+from which size bodies are faster read by the receiver than sent, and prints the resulting configuration line.";
+
+/// The command as declared.
+pub fn command() -> cli::Command {
+    let json = || cli::flag("json", "print JSON");
+    let check = cli::Command::new("check")
+        .about("list the RDMA devices and try each path")
+        .override_usage("harrier rdma check [--json]")
+        .arg(json());
+    let calibrate = cli::Command::new("calibrate")
+        .about("measure from which sizes one path is faster than another")
+        .override_usage("harrier rdma calibrate [--json] [--device NAME] [--rounds N]")
+        .args([
+            json(),
+            cli::valued("device", "NAME", "the device; default: the first"),
+            cli::valued("rounds", "N", format!("how often each path is measured; default: {}", calibrate::ROUNDS)),
+        ]);
+    cli::Command::new("rdma")
+        .about("inspect and test this machine's RDMA devices")
+        .long_about(DESCRIPTION)
+        .override_usage("harrier rdma check [--json]\nharrier rdma calibrate [--json] [--device NAME] [--rounds N]")
+        .subcommand_required(true)
+        .subcommands([check, calibrate])
+}
 
 /// Runs `harrier rdma`.
 pub fn main(words: &[OsString]) -> ExitCode {
-    let texts: Vec<_> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    let json = match texts[..] {
-        ["check"] => false,
-        ["check", "--json"] => true,
-        ["--help" | "-h"] | ["check" | "calibrate", "--help" | "-h"] => return print(USAGE),
-        ["calibrate", ref rest @ ..] => return calibrate::main(rest, USAGE),
-        _ => return usage_error(USAGE),
+    let given = match given(command(), words) {
+        Ok(given) => given,
+        Err(status) => return status,
+    };
+    let json = match given.subcommand() {
+        Some(("calibrate", given)) => return calibrate::main(given),
+        Some((_, given)) => cli::has(given, "json"),
+        None => false,
     };
     let findings = findings::inspect();
     let text = if json { show::json(&findings) } else { show::lines(&findings) };

@@ -12,10 +12,10 @@ mod readiness;
 mod second_path;
 
 use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
-use crate::{address_source, print, print_error, route_spec, usage_error};
+use crate::{address_source, given, print, print_error, route_spec, usage_error};
 use broker_address::BrokerAddress;
 use broker_network::BrokerNetwork;
-use command_line::{CommandLineError, LinkTransport, RouteCommand, RouteOptions};
+use command_line::{LinkTransport, RouteCommand, RouteOptions};
 use definitions::Json;
 use federation::{RouteDirection, RouteKind, RouteSpec};
 use second_path::RouteEdge;
@@ -24,20 +24,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use wire::Escaped;
 
-const USAGE: &str = "usage: harrier route [OPTIONS] dynamic add DEST SRC EXCHANGE
-       harrier route [OPTIONS] dynamic del DEST SRC EXCHANGE
-       harrier route [OPTIONS] route add   DEST SRC EXCHANGE KEY
-       harrier route [OPTIONS] route del   DEST SRC EXCHANGE KEY
-       harrier route [OPTIONS] queue add   DEST SRC EXCHANGE QUEUE
-       harrier route [OPTIONS] queue del   DEST SRC EXCHANGE QUEUE
-       harrier route [OPTIONS] route list  [DEST]
-       harrier route [OPTIONS] route flush [DEST]
-       harrier route [OPTIONS] route map   [BROKER]
-       harrier route [OPTIONS] link add    DEST SRC
-       harrier route [OPTIONS] link del    DEST SRC
-       harrier route [OPTIONS] link list   [DEST]
-       harrier route [OPTIONS] apply FILE
-
+const DESCRIPTION: &str = "\
 Joins brokers: messages of an exchange at SRC are routed to the exchange of that name at DEST, which dials SRC.
 
   dynamic     the messages that the bindings at DEST match, and no others
@@ -50,27 +37,9 @@ Joins brokers: messages of an exchange at SRC are routed to the exchange of that
 DEST and SRC are [USER/PASSWORD@]HOST[:PORT], or addresses such as amqps://USER:PASSWORD@HOST:PORT/VHOST. The broker that
 dials (DEST; SRC with -s) is asked as its administrator, whom its address names; default guest/guest@localhost:5672. The
 other broker's address is what it dials, and its user is whom it is there. An address '-' is a line of standard input (DEST
-before SRC), and @FILE the first line of a file: nobody else sees the password then.
+before SRC), and @FILE the first line of a file: nobody else sees the password then.";
 
-  -t, --transport NAME  transport for addresses without a scheme: tcp (default), tls, unix or rdma
-  -d, --durable         links and routes survive a restart of the broker (it needs --state DIR)
-  -s, --src-local       SRC dials and pushes; not for dynamic routes
-  -e, --del-empty-link  removes the link with its last route
-  --ack HOW             none: the source forgets a message when it is sent; confirm (default): when DEST has accepted it.
-                        A number, as for qpid-route, is none if it is 0, else confirm
-  --credit N            maximum number of unconfirmed messages in flight; 0: no limit; default 1000
-  --dead-letter-exchange NAME
-                        the exchange at SRC that gets the messages which DEST refuses for good, such as those that are too large
-                        for it; without one they are dropped. Not for queue routes, nor with --ack none
-  --force               allows a second path; duplicates are dropped where that is possible
-  --wait S              with add: waits up to S seconds until link and route run; otherwise fails and prints why
-  --dry-run             checks and prints the changes, but makes none
-  --json                prints JSON
-  --dot                with route map: prints graphviz input
-  --timeout S           seconds to wait for a broker; default 10
-  -v, --verbose         prints what is done, and longer listings
-  -q, --quiet           prints no remarks; an existing (or absent) route is no failure
-
+const BEHIND: &str = "\
 Examples:
   harrier route dynamic add leaf.example root.example amq.topic
   harrier route -d dynamic add admin/secret@leaf:5672 fed/secret@root:5672 amq.topic
@@ -79,18 +48,28 @@ Examples:
   harrier route map leaf.example --dot | dot -Tsvg > map.svg
   harrier route apply --dry-run tree.toml
 
-Status: 0 for success, 1 if it is refused or fails, 2 for wrong usage.
-";
+Status: 0 for success, 1 if it is refused or fails, 2 for wrong usage.";
+
+/// The command as declared.
+pub fn command() -> cli::Command {
+    let about = "join brokers: links and routes between them";
+    command_line::command().about(about).long_about(DESCRIPTION).after_help(BEHIND)
+}
+
+/// As it is parsed, and as its help has it: the commands are plain words, among which options may stand.
+fn flat_command() -> cli::Command {
+    command_line::flat_command().long_about(DESCRIPTION).after_help(BEHIND)
+}
 
 /// Runs `harrier route`.
 pub fn main(words: &[OsString]) -> ExitCode {
-    let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
-        return usage_error("route takes words of UTF-8 only");
+    let given = match given(flat_command(), words) {
+        Ok(given) => given,
+        Err(status) => return status,
     };
-    let understood = match command_line::parse(&words) {
+    let understood = match command_line::read(&given) {
         Ok(understood) => understood,
-        Err(CommandLineError::Help) => return print(USAGE),
-        Err(CommandLineError::Usage(why)) => return usage_error(&format!("{why}\n{USAGE}")),
+        Err(why) => return usage_error(&format!("{why}\n{}", cli::help(&flat_command()))),
     };
     let options = &understood.options;
     let mut output = CommandOutput::default();

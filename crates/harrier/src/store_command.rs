@@ -13,38 +13,65 @@ mod table;
 pub use table::{Column, table};
 
 use crate::{print, print_error, usage_error};
+use cli::{Command, WordsError};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use stopped_store::StoppedStore;
 
-const USAGE: &str = "usage: harrier store check STATE
-       harrier store show STATE [--json]
-       harrier store backup FOLDER [--url URL] [--json]
-
+const DESCRIPTION: &str = "\
 Looks at the durable store in the state folder of a broker that is stopped, without changing anything;
-or has a broker that runs copy its state folder.
+or has a broker that runs copy its state folder.";
 
-  check   reads every frame of every log, and says what is there and what is damaged. A write that was under
-          way when the broker was killed or the power failed is a torn tail, and no damage. A footer that is not
-          that of its segment is named, and no damage either: the broker reads that segment when it starts
-  show    lists the queues that have messages in the store
-  backup  has a running broker make FOLDER, a new one on the file system of its state folder: a state folder
-          with all that is durable at one moment. Most of it are links, which take no space until the broker
-          needs their segments no more. FOLDER is an absolute path of the broker's machine
+const CHECK: &str = "\
+Reads every frame of every log, and says what is there and what is damaged. A write that was under way when the broker was
+killed or the power failed is a torn tail, and no damage. A footer that is not that of its segment is named, and no damage
+either: the broker reads that segment when it starts.";
 
-  --json  as JSON
-  --url   the broker and the login of an administrator, as of harrier ctl; default:
-          amqp://guest:guest@127.0.0.1:5672/%2F
+const BACKUP: &str = "\
+Has a running broker make FOLDER, a new one on the file system of its state folder: a state folder with all that is durable
+at one moment. Most of it are links, which take no space until the broker needs their segments no more. FOLDER is an
+absolute path of the broker's machine.";
 
+const USAGE: [&str; 3] = [
+    "harrier store check STATE",
+    "harrier store show STATE [--json]",
+    "harrier store backup FOLDER [--url URL] [--json]",
+];
+
+const BEHIND: &str = "\
 Status: 0 for success, 1 for damage, a store that cannot be read, a broker that runs or does not answer or
 refuses, 2 for wrong usage.
 
 Examples
   harrier store check /var/lib/harrier
   harrier store show /var/lib/harrier --json
-  harrier store backup /var/lib/harrier-backup && tar -C /var/lib -cf backup.tar harrier-backup
-";
+  harrier store backup /var/lib/harrier-backup && tar -C /var/lib -cf backup.tar harrier-backup";
+
+/// The command as declared.
+pub fn command() -> Command {
+    let state = || cli::word("STATE", "the state folder").value_parser(cli::value_parser!(PathBuf));
+    let json = || cli::flag("json", "print JSON");
+    let one = |name, usage, about| Command::new(name).about(about).override_usage(usage);
+    let url = "the broker and the login of an administrator, as of harrier ctl; default: \
+               amqp://guest:guest@127.0.0.1:5672/%2F";
+    let [check, show, backup] = USAGE;
+    Command::new("store")
+        .about("check and show the durable store of a stopped broker")
+        .long_about(DESCRIPTION)
+        .override_usage(USAGE.join("\n"))
+        .after_help(BEHIND)
+        .subcommand_required(true)
+        .subcommands([
+            one("check", check, "check every frame of every log").long_about(CHECK).arg(state()),
+            one("show", show, "list the queues that have messages in the store").args([state(), json()]),
+            one("backup", backup, "have a running broker copy its state folder").long_about(BACKUP).args([
+                cli::word("FOLDER", "the folder that is made"),
+                cli::valued("url", "URL", url),
+                json(),
+            ]),
+        ])
+}
 
 /// What a command prints: on standard output, and the lines of what is wrong.
 struct StoreReport {
@@ -56,21 +83,21 @@ struct StoreReport {
 
 /// Runs `harrier store`.
 pub fn main(words: &[OsString]) -> ExitCode {
-    if words.iter().any(|word| word == "--help" || word == "-h") {
-        return print(USAGE);
-    }
-    if let [command, rest @ ..] = words
-        && command == "backup"
-    {
-        return backup::main(rest).unwrap_or_else(|why| usage_error(&format!("{why}\n{USAGE}")));
-    }
-    let (command, state) = match parse(words) {
-        Ok(parsed) => parsed,
-        Err(why) => return usage_error(&format!("{why}\n{USAGE}")),
+    let given = match cli::parse(command(), words) {
+        Ok(given) => given,
+        Err(WordsError::Words(why)) if why.starts_with("STATE") => return wrong_words("which state folder?"),
+        Err(WordsError::Words(why)) if why.starts_with("FOLDER") => return wrong_words("which folder is made?"),
+        Err(WordsError::Help(text)) => return print(&text),
+        Err(WordsError::Usage(why) | WordsError::Words(why)) => return wrong_words(&why),
     };
-    let findings = StoppedStore::open(Path::new(state)).map(|store| match command {
-        StoreCommand::Check => check::check(&store),
-        StoreCommand::Show { is_json } => queue_listing::show(&store, is_json),
+    let Some((name, given)) = given.subcommand() else { return wrong_words("store needs a command") };
+    if name == "backup" {
+        return backup::main(given).unwrap_or_else(|why| wrong_words(&why));
+    }
+    let state = given.get_one::<PathBuf>("STATE").map_or(Path::new(""), PathBuf::as_path);
+    let findings = StoppedStore::open(state).map(|store| match name {
+        "check" => check::check(&store),
+        _ => queue_listing::show(&store, cli::has(given, "json")),
     });
     let StoreReport { text, notes, faults } = match findings {
         Ok(findings) => findings,
@@ -83,56 +110,51 @@ pub fn main(words: &[OsString]) -> ExitCode {
     if faults.is_empty() { printed } else { ExitCode::FAILURE }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum StoreCommand {
-    Check,
-    Show { is_json: bool },
-}
-
-/// The command and the state folder.
-fn parse(words: &[OsString]) -> Result<(StoreCommand, &OsString), String> {
-    let Some((command, rest)) = words.split_first() else { return Err("store needs a command".to_owned()) };
-    let is_show = match command.to_str() {
-        Some("check") => false,
-        Some("show") => true,
-        _ => return Err(format!("unknown command 'store {}'", command.display())),
-    };
-    let (mut is_json, mut state) = (false, None);
-    for word in rest {
-        if word == "--json" && is_show && !is_json {
-            is_json = true;
-        } else if word.as_encoded_bytes().starts_with(b"-") {
-            return Err(format!("unknown option '{}'", word.display()));
-        } else if state.replace(word).is_some() {
-            return Err("there is more than one state folder".to_owned());
-        }
-    }
-    let state = state.ok_or("which state folder?")?;
-    Ok((if is_show { StoreCommand::Show { is_json } } else { StoreCommand::Check }, state))
+fn wrong_words(why: &str) -> ExitCode {
+    usage_error(&format!("{why}\n{}", cli::help(&command())))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{StoreCommand, parse};
-    use std::ffi::OsString;
+    use super::command;
+    use cli::WordsError;
+    use std::path::PathBuf;
 
     #[test]
     fn words_are_understood_or_refused() {
         for (line, expect) in [
-            ("check /s", Ok((StoreCommand::Check, "/s"))),
-            ("show /s", Ok((StoreCommand::Show { is_json: false }, "/s"))),
-            ("show --json s", Ok((StoreCommand::Show { is_json: true }, "s"))),
-            ("", Err("store needs a command")),
-            ("copy /s", Err("unknown command 'store copy'")),
-            ("check", Err("which state folder?")),
-            ("check a b", Err("there is more than one state folder")),
-            ("check a --json", Err("unknown option '--json'")),
-            ("show a --json --json", Err("unknown option '--json'")),
+            ("check /s", "check /s"),
+            ("show /s", "show /s"),
+            ("show --json s", "show s json"),
+            ("backup /b --json --url amqp://h", "backup /b amqp://h json"),
+            ("backup --url=- /b", "backup /b -"),
+            ("", "! store needs a command"),
+            ("copy /s", "! unknown command 'store copy'"),
+            ("check", "STATE is missing"),
+            ("check a b", "'b' is one word too many"),
+            ("check a --json", "! unknown option '--json'"),
+            ("show a --json --json", "! --json is given twice"),
+            ("backup", "FOLDER is missing"),
+            ("backup /b /c", "'/c' is one word too many"),
+            ("backup /b --url", "! --url needs a value"),
+            ("backup /b --fast", "! unknown option '--fast'"),
         ] {
-            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-            let parsed = parse(&words);
-            let found = parsed.as_ref().map(|(command, state)| (*command, state.to_str().expect("UTF-8")));
-            assert_eq!(found.map_err(|why| &**why), expect, "{line}");
+            let found = match cli::parse(command(), line.split_whitespace()) {
+                Ok(given) => {
+                    let (name, given) = given.subcommand().expect("a command");
+                    let state = given.try_get_one::<PathBuf>("STATE").ok().flatten();
+                    let mut found = vec![name.to_owned()];
+                    found.extend(state.map(|state| state.display().to_string()));
+                    found
+                        .extend(["FOLDER", "url"].into_iter().filter_map(|id| cli::text(given, id)).map(str::to_owned));
+                    found.extend(cli::has(given, "json").then(|| "json".to_owned()));
+                    found.join(" ")
+                }
+                Err(WordsError::Words(why)) => why,
+                Err(WordsError::Usage(why)) => format!("! {why}"),
+                Err(WordsError::Help(_)) => "help".to_owned(),
+            };
+            assert_eq!(found, expect, "{line}");
         }
     }
 }

@@ -32,25 +32,40 @@ mod tail;
 
 use std::process::ExitCode;
 
-use harness::arguments::{OptionSpec, help_with};
+use harness::command_spec::tool;
 use harness::failure::CommandFailure;
 use harness::{command, launcher};
 use load::role::RoleMain;
 use report::stdout::put;
 
-const USAGE: &str = "\
-usage: harrier market COMMAND [OPTIONS]
+const BEHIND: &str = "harrier market COMMAND --help lists the options, with examples.";
 
-  run       run a market: reporter, engine and gateways as processes, and a broker unless --url names one
-  sweep     run markets at several rates: the paper's Figures 8 and 9, and its Table 1
-  max       find the highest rate whose p99 completion stays under a limit
-  gateway   run one gateway: sends random orders, receives the engine's answers
-  engine    run the matching engine: a book for each symbol
-  reporter  run the statistics reporter: writes the others' measurements to a file
-  tail      print the messages of a market in words
-
-harrier market COMMAND --help lists the options, with examples.
-";
+/// The tool as declared.
+pub fn command() -> cli::Command {
+    let commands = [
+        (
+            "run",
+            "run a market: reporter, engine and gateways as processes, and a broker unless --url names one",
+            run_market::declared(),
+        ),
+        ("sweep", "run markets at several rates: the paper's Figures 8 and 9, and its Table 1", rate_sweep::declared()),
+        ("max", "find the highest rate whose p99 completion stays under a limit", max_rate::declared()),
+        (
+            "gateway",
+            "run one gateway: sends random orders, receives the engine's answers",
+            programs::gateway_declared(),
+        ),
+        ("engine", "run the matching engine: a book for each symbol", programs::engine_declared()),
+        (
+            "reporter",
+            "run the statistics reporter: writes the others' measurements to a file",
+            programs::reporter_declared(),
+        ),
+        ("tail", "print the messages of a market in words", tail::declared()),
+    ];
+    let about = "a stock exchange that trades through a broker, and measures it";
+    tool("market", about, commands).after_help(BEHIND)
+}
 
 /// The roles of a market's processes.
 pub const ROLES: &[(&str, RoleMain)] = &[
@@ -63,9 +78,9 @@ pub const ROLES: &[(&str, RoleMain)] = &[
 ///
 /// The calling program must pass `bench role …` with [`ROLES`] on to [`load::role::run`], and must provide `broker`.
 pub fn main(words: &[String]) -> ExitCode {
-    let (command, rest) = command::split(words);
-    command::run("harrier market", || match command {
-        "run" | "sweep" | "max" => launcher::run_on_ranks(command, rest, |rest| match command {
+    let (name, rest) = command::split(words);
+    command::run("harrier market", || match name {
+        "run" | "sweep" | "max" => launcher::run_on_ranks(name, rest, |rest| match name {
             "run" => run_market::run(rest),
             "sweep" => rate_sweep::run(rest),
             _ => max_rate::run(rest),
@@ -74,9 +89,9 @@ pub fn main(words: &[String]) -> ExitCode {
         "gateway" => programs::gateway(rest),
         "engine" => programs::engine(rest),
         "reporter" => programs::reporter(rest),
-        "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
-        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "help" | "--help" | "-h" => Ok(put(&cli::help(&command()))?),
+        "" => Err(CommandFailure::Usage(cli::help(&command()))),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{}", cli::help(&command())))),
     })
 }
 
@@ -86,9 +101,4 @@ pub fn main(words: &[String]) -> ExitCode {
 /// As the command.
 pub fn sweep(words: &[String]) -> Result<(), CommandFailure> {
     rate_sweep::run(words)
-}
-
-/// The help of a command of `harrier market`.
-fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
-    help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier market ")
 }

@@ -2,15 +2,13 @@
 //!
 //! A rate that passed a short trial is run once more, for longer.
 
-use report::stdout::put;
-
-use super::help;
 use super::market_figures::MarketFigures;
 use super::market_options::{MarketLoad, TRADING};
 use super::run_market::{MarketBench, TURNS};
 use super::running_market::MarketRun;
 use crate::limits::MARKET_ORDERS_MAX;
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::arguments::{OptionSpec, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use load::rate_search::RateSearch;
@@ -34,19 +32,20 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("max --limit p99.9=10ms --url amqp://127.0.0.1:5673", "another limit, another broker"),
 ];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    // Rates and seconds determine the number of orders.
+    let trading: Vec<OptionSpec> =
+        TRADING.iter().filter(|option| !["orders", "window"].contains(&option.name)).copied().collect();
+    CommandSpec::new("harrier market max [OPTIONS]", ABOUT, &[OWN, TURNS, &trading, TARGETS, OUTPUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a program or broker that failed, no rate within the limit.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    // Rates and seconds determine the number of orders.
-    let trading: Vec<OptionSpec> =
-        TRADING.iter().filter(|option| !["orders", "window"].contains(&option.name)).copied().collect();
-    let lists = [OWN, TURNS, &trading, TARGETS, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier market max [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (load, setup) = (MarketLoad::read(&given, 100_000)?, MeasureOptions::read(&given)?);
     let limit = CompletionLimit::parse(given.text("limit").unwrap_or("p99=1ms"))?;
     let effort = SearchEffort {

@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::engine::{EngineProgram, EngineTask};
 use super::gateway::{GatewayProgram, GatewayTask};
-use super::help;
 use super::market_address::MarketAddress;
 use super::market_options::{MarketLoad, TRADING, rate};
 use super::program_results::{EngineResults, GatewayResults};
 use super::reporter::{ReporterProgram, ReporterResults, ReporterTask};
 use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 
 /// Options that select the market.
@@ -95,16 +95,22 @@ fn print_results<T: Serialize>(
     Ok(put(&format!("{line}\n"))?)
 }
 
+/// The command as declared.
+pub(super) fn gateway_declared() -> CommandSpec {
+    CommandSpec::new(
+        "harrier market gateway [OPTIONS]",
+        GATEWAY_ABOUT,
+        &[MARKET, GATEWAY, TRADING, SHOWN],
+        GATEWAY_EXAMPLES,
+    )
+}
+
 /// Runs one gateway.
 ///
 /// # Errors
 /// Wrong usage, a broker that fails, an unanswered order.
 pub(super) fn gateway(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [MARKET, GATEWAY, TRADING, SHOWN];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier market gateway [OPTIONS]", GATEWAY_ABOUT, &lists, GATEWAY_EXAMPLES))?);
-    }
+    let Some(given) = gateway_declared().given(words)? else { return Ok(()) };
     let load = MarketLoad::read(&given, 100_000)?;
     let gateway = given.number("gateway", 0, 0, u64::from(load.gateways) - 1)? as u16;
     let task = GatewayTask {
@@ -144,22 +150,28 @@ fn gateway_words(found: &GatewayResults) -> String {
     )
 }
 
-/// Runs the matching engine.
-///
-/// # Errors
-/// Wrong usage, a broker or a journal that fails.
-pub(super) fn engine(words: &[String]) -> Result<(), CommandFailure> {
+/// The command as declared.
+pub(super) fn engine_declared() -> CommandSpec {
     // The gateways decide how many orders there are.
     let trading: Vec<OptionSpec> = TRADING
         .iter()
         .filter(|option| ["gateways", "symbols", "matching", "sample"].contains(&option.name))
         .copied()
         .collect();
-    let lists = [MARKET, ENGINE, &trading, SHOWN];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier market engine [OPTIONS]", ENGINE_ABOUT, &lists, ENGINE_EXAMPLES))?);
-    }
+    CommandSpec::new(
+        "harrier market engine [OPTIONS]",
+        ENGINE_ABOUT,
+        &[MARKET, ENGINE, &trading, SHOWN],
+        ENGINE_EXAMPLES,
+    )
+}
+
+/// Runs the matching engine.
+///
+/// # Errors
+/// Wrong usage, a broker or a journal that fails.
+pub(super) fn engine(words: &[String]) -> Result<(), CommandFailure> {
+    let Some(given) = engine_declared().given(words)? else { return Ok(()) };
     let load = MarketLoad::read(&given, GATEWAYS_MAX as u64)?;
     let task = EngineTask {
         place: market_address(&given, load.gateways)?,
@@ -188,22 +200,23 @@ fn engine_words(found: &EngineResults) -> String {
     )
 }
 
+/// The command as declared.
+pub(super) fn reporter_declared() -> CommandSpec {
+    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+    CommandSpec::new(
+        "harrier market reporter --file FILE [OPTIONS]",
+        REPORTER_ABOUT,
+        &[MARKET, REPORTER, &gateways, SHOWN],
+        REPORTER_EXAMPLES,
+    )
+}
+
 /// Runs the statistics reporter.
 ///
 /// # Errors
 /// Wrong usage, a broker or a file that fails.
 pub(super) fn reporter(words: &[String]) -> Result<(), CommandFailure> {
-    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
-    let lists = [MARKET, REPORTER, &gateways, SHOWN];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help(
-            "harrier market reporter --file FILE [OPTIONS]",
-            REPORTER_ABOUT,
-            &lists,
-            REPORTER_EXAMPLES,
-        ))?);
-    }
+    let Some(given) = reporter_declared().given(words)? else { return Ok(()) };
     let gateways = given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16;
     let file = given
         .text("file")

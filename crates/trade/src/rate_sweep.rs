@@ -3,9 +3,7 @@
 //! A rate that fails does not end the sweep: it is the result that is looked for.
 
 use report::page::PageSection;
-use report::stdout::put;
 
-use super::help;
 use super::market_options::{MarketLoad, TRADING, rate_label, rates};
 use super::market_table::{packets, section};
 use super::paper_2008;
@@ -13,7 +11,8 @@ use super::run_market::{MarketBench, TURNS};
 use super::running_market::{MarketRun, trade};
 use super::sweep_placements::{PLACEMENTS, SweepPlacements, SweepRun, best};
 use crate::limits::MARKET_ORDERS_MAX;
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::arguments::{OptionSpec, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use harness::run_recorder::check_interrupted;
@@ -48,16 +47,22 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
 ];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new(
+        "harrier market sweep [OPTIONS]",
+        ABOUT,
+        &[OWN, PLACEMENTS, TURNS, TRADING, TARGETS, OUTPUT],
+        EXAMPLES,
+    )
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, PLACEMENTS, TURNS, TRADING, TARGETS, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier market sweep [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (load, mut setup) = (MarketLoad::read(&given, 100_000)?, MeasureOptions::read(&given)?);
     let usual = format!("{},80000,400000", paper_2008::RATES);
     let rates = rates(given.text("rates").unwrap_or(&usual))?;

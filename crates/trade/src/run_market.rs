@@ -9,12 +9,12 @@ use report::document::{LoopMode, MeasuredSeries, SeriesPoint};
 use report::page::PageSection;
 use report::stdout::put;
 
-use super::help;
 use super::market_figures::MarketFigures;
 use super::market_options::{MarketLoad, TRADING, rate};
 use super::market_table::{head, row};
 use super::running_market::{MarketRun, trade};
 use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::launcher::has_ranks;
 use harness::measure_options::{MeasureOptions, OUTPUT, TARGETS};
@@ -51,16 +51,17 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("run --confirms --kill-engine-after 1 --orders 40000", "nothing is lost or duplicated when the engine is killed"),
 ];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier market run [OPTIONS]", ABOUT, &[OWN, TURNS, TRADING, TARGETS, OUTPUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, TURNS, TRADING, TARGETS, OUTPUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier market run [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (load, setup) = (MarketLoad::read(&given, 100_000)?, MeasureOptions::read(&given)?);
     let rate = rate(given.text("rate").unwrap_or("8000"))?;
     let kill_engine_s = given.has("kill-engine-after").then(|| given.decimal("kill-engine-after", 1.0, 0.0, 3_600.0));

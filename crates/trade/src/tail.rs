@@ -6,12 +6,12 @@ use client::{Client, ClientChannel, ConsumeOptions, QueueOptions, Table};
 use market::{MarketMessage, MarketSample};
 use report::stdout::put;
 
-use super::help;
 use super::market_address::{MarketAddress, ORDERS, REJECTS, STATISTICS};
 use super::market_options::TRADING;
 use super::programs::{MARKET, market_address};
 use crate::limits::MARKET_LOOK;
-use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::arguments::{OptionSpec, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::interrupt;
 use market::limits::GATEWAYS_MAX;
@@ -29,17 +29,18 @@ that no program misses a message.";
 const EXAMPLES: &[(&str, &str)] =
     &[("tail --url amqp://broker", "all messages"), ("tail --hex 10000120000a000000", "decodes nine bytes")];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+    CommandSpec::new("harrier market tail [OPTIONS]", ABOUT, &[MARKET, &gateways, OWN], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, or a broker that fails.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
-    let lists = [MARKET, &gateways, OWN];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier market tail [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     if let Some(digits) = given.text("hex") {
         return Ok(put(&format!("{}\n", describe(&bytes(digits)?)))?);
     }

@@ -15,13 +15,14 @@ use super::limited_links::fair_options;
 use super::live_tree::TreePlan;
 use super::observation_set::ObservationSet;
 use super::profile_files;
-use super::run_command::{help, section};
+use super::run_command::section;
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::MeasurementEffort;
 use super::tree_options::{self, bits_per_s, hosting_over, sizes};
 use crate::limits::{CALIBRATION_RUNS_MIN, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX};
 use gauge::{HostEnvironment, validity};
 use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::launcher::{has_ranks, lone_ranks};
 use harness::limits::RUNS_MAX;
@@ -102,16 +103,17 @@ struct Calibration {
     link_bits_per_s: Option<u64>,
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier topology calibrate [OPTIONS]", ABOUT, &[MEASURED, TREES, OUT], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a node that failed, a message that went wrong, costs that cannot be fitted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [MEASURED, TREES, OUT];
-    let given = ParsedOptions::parse(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier topology calibrate [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let calibration = Calibration::of(&given)?;
     let environment = HostEnvironment::read();
     put(&format!("# harrier topology calibrate\n# {}\n{}", environment.line(), calibration.describe()))?;

@@ -12,14 +12,15 @@ use report::stdout::put;
 use super::interleaved_runs::{InterleavedRuns, RunProgress};
 use super::live_tree::TreePlan;
 use super::paper::{self, EXPERIMENTS, PaperCell, is_large};
-use super::run_command::{describe_plan, help, section};
+use super::run_command::{describe_plan, section};
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
 use super::tree_options::{EFFORT, HOSTING, OUTPUT, effort, hosting, plan, sizes};
 use super::tree_record::TreeRecord;
 use super::tree_segment_figures::TreeSegmentFigures;
 use super::{broker_resources, tree_options};
-use harness::arguments::{OptionSpec, ParsedOptions, option};
+use harness::arguments::{OptionSpec, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 
 const OWN: &[OptionSpec] = &[
@@ -75,17 +76,18 @@ fn about() -> String {
     )
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier topology experiment NAME [OPTIONS]", about(), &[EFFORT, OWN, HOSTING, OUTPUT], EXAMPLES)
+        .with_words("NAME")
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [EFFORT, OWN, HOSTING, OUTPUT];
-    let given = ParsedOptions::parse_with_bare(words, &lists)?;
-    if given.has("help") {
-        let usage = "harrier topology experiment NAME [OPTIONS]";
-        return Ok(put(&help(usage, &about(), &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let names: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
     let name = match given.bare() {
         [one] => names.iter().copied().find(|name| name == one).ok_or_else(|| {

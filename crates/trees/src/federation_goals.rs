@@ -9,13 +9,13 @@ use topology::Tree;
 use super::interleaved_runs::{InterleavedRuns, RunProgress};
 use super::limited_links;
 use super::live_tree::TreePlan;
-use super::run_command::help;
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
 use super::tree_options::{self, plan};
 use super::tree_segment_figures::TreeSegmentFigures;
 use gauge::HostEnvironment;
 use harness::arguments::{OptionSpec, ParsedOptions, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::limits::RUNS_MAX;
 use harness::run_recorder::check_interrupted;
@@ -62,15 +62,17 @@ pub(super) struct FederationGoals<'a> {
     record: PerfTable,
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier topology figures [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, or a node that failed.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let given = ParsedOptions::parse(words, &[OPTIONS])?;
-    if given.has("help") {
-        return Ok(put(&help("harrier topology figures [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
         return Err(CommandFailure::Usage(format!("unknown part '{unknown}' (of {})", PARTS.join(","))));

@@ -36,38 +36,65 @@ mod verify;
 use planner::paper;
 use std::process::ExitCode;
 
+use harness::command_spec::{CommandSpec, tool};
 use harness::failure::CommandFailure;
 use harness::{command, launcher};
 use report::stdout::put;
 
-const USAGE: &str = "\
-usage: harrier topology COMMAND [OPTIONS]
+const BEHIND: &str = "harrier topology COMMAND --help lists the options, with examples.";
 
-  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure it, and stop it (-: the tree that plan recommends)
-  experiment NAME  an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers
-  figures          the figures of federation that have goals, in one table
-  calibrate        measure the costs of a broker by three sweeps, and write a profile
-  plan             recommend a tree for a number of consumers, name its bottleneck, print its routes
-  verify TREE...   compare predictions of a profile with measurements (-: of the trees that plan prints)
-  simulate TREE    simulate a tree: rates, latencies, queues, failures, beyond what can be run here
-  clean            remove network namespaces that dead runs have left behind
-
-harrier topology COMMAND --help lists the options, with examples.
-";
+/// The tool as declared.
+pub fn command() -> cli::Command {
+    let commands = [
+        (
+            "run",
+            "start a tree of brokers, as in B-2B-4B-16C, measure it, and stop it (-: the tree that plan recommends)",
+            run_command::declared(),
+        ),
+        (
+            "experiment",
+            "an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers",
+            experiment::declared(),
+        ),
+        ("figures", "the figures of federation that have goals, in one table", federation_goals::declared()),
+        ("calibrate", "measure the costs of a broker by three sweeps, and write a profile", calibrate::declared()),
+        (
+            "plan",
+            "recommend a tree for a number of consumers, name its bottleneck, print its routes",
+            plan_command::declared(),
+        ),
+        (
+            "verify",
+            "compare predictions of a profile with measurements (-: of the trees that plan prints)",
+            verify::declared(),
+        ),
+        (
+            "simulate",
+            "simulate a tree: rates, latencies, queues, failures, beyond what can be run here",
+            simulate::declared(),
+        ),
+        (
+            "clean",
+            "remove network namespaces that dead runs have left behind",
+            CommandSpec::new("harrier topology clean", "", &[], &[]),
+        ),
+    ];
+    tool("topology", "run trees of brokers, and measure them", commands).after_help(BEHIND)
+}
 
 /// Runs the command whose arguments (after `harrier topology`) are given.
 ///
 /// The calling program must pass `bench role …` on to [`load::role::run`], and must provide `broker` and `route`.
 pub fn main(words: &[String]) -> ExitCode {
-    let (command, rest) = command::split(words);
-    command::run("harrier topology", || match command {
+    let (name, rest) = command::split(words);
+    command::run("harrier topology", || match name {
         "run" | "experiment" | "figures" | "calibrate" | "verify" => {
-            launcher::run_on_ranks(command, rest, |rest| match command {
+            launcher::run_on_ranks(name, rest, |rest| match name {
                 "run" => run_command::run(rest),
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),
                 _ if launcher::has_ranks() => Err(CommandFailure::Usage(format!(
-                    "{command} runs on one host only: under a launcher, run each tree by itself"
+                    "{name} runs on one host only: under a launcher, run each tree by itself"
                 ))),
                 "experiment" => experiment::run(rest),
                 _ => federation_goals::run(rest),
@@ -76,16 +103,16 @@ pub fn main(words: &[String]) -> ExitCode {
         "plan" => plan_command::run(rest),
         "simulate" => simulate::run(rest),
         "clean" => clean(rest),
-        "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
-        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "help" | "--help" | "-h" => Ok(put(&cli::help(&command()))?),
+        "" => Err(CommandFailure::Usage(cli::help(&command()))),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{}", cli::help(&command())))),
     })
 }
 
 fn clean(words: &[String]) -> Result<(), CommandFailure> {
     match words {
         [] => {}
-        [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(USAGE)?),
+        [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(&cli::help(&command()))?),
         [word, ..] => return Err(CommandFailure::Usage(format!("clean takes no arguments, not '{word}'"))),
     }
     let removed = namespaces::clean()?;

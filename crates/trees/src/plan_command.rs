@@ -13,11 +13,11 @@ use report::page::write_file;
 use report::stdout::put;
 
 use super::plan_output::PlanOutput;
-use super::run_command::help;
 use super::tree_layout::{self, TreeLayout};
 use super::tree_options::bits_per_s;
 use super::{paper_report, profile_files};
 use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::limits::MESSAGE_BYTES_MAX;
 use harness::role_protocol::bytes;
@@ -61,15 +61,17 @@ const EXAMPLES: &[(&str, &str)] = &[
 const EQUALITY_TOLERANCE: f64 = 0.01;
 const OBJECTIVES: [&str; 3] = ["rate", "latency", "brokers"];
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier topology plan --consumers N --size S [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a profile that cannot be used, requirements that cannot be met.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let given = ParsedOptions::parse(words, &[OPTIONS])?;
-    if given.has("help") {
-        return Ok(put(&help("harrier topology plan --consumers N --size S [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     if given.has("paper") {
         if words.len() > 1 {
             return Err(CommandFailure::Usage("--paper excludes all other options".to_owned()));

@@ -12,7 +12,8 @@ use super::tree_options::{EFFORT, HOSTING, OUTPUT, TREE, effort, hosting, plan, 
 use super::tree_record::TreeRecord;
 use super::tree_segment_figures::TreeSegmentFigures;
 use super::{broker_resources, plan_output, tree_list};
-use harness::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use harness::arguments::{OptionSpec, ParsedOptions, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::launcher::{has_ranks, one_clock};
 use harness::open_files::raise_for;
@@ -47,9 +48,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more runs, and files of the results"),
 ];
 
-/// Help with examples, whose program is `harrier topology`.
-pub(super) fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
-    help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier topology ")
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier topology run TOPOLOGY [OPTIONS]", ABOUT, &[EFFORT, TREE, HOSTING, OWN, OUTPUT], EXAMPLES)
+        .with_words("TOPOLOGY")
 }
 
 /// Runs the command.
@@ -57,11 +59,7 @@ pub(super) fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples
 /// # Errors
 /// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [EFFORT, TREE, HOSTING, OWN, OUTPUT];
-    let given = ParsedOptions::parse_with_bare(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier topology run TOPOLOGY [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (given, tree) = match given.bare() {
         [one] if one == "-" => planned_tree(words, given)?,
         [one] => {
@@ -129,8 +127,7 @@ fn planned_tree(words: &[String], given: ParsedOptions) -> Result<(ParsedOptions
             all.extend_from_slice(pair);
         }
     }
-    let lists = [EFFORT, TREE, HOSTING, OWN, OUTPUT];
-    Ok((ParsedOptions::parse_with_bare(&all, &lists)?, chosen))
+    Ok((declared().parse(&all)?, chosen))
 }
 
 pub(super) fn describe_plan(plan: &TreePlan) -> String {

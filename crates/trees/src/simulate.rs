@@ -15,10 +15,10 @@ use report::stdout::put;
 use topology::Tree;
 
 use super::profile_files;
-use super::run_command::help;
 use super::tree_options::{ACK, CREDIT, PREFETCH, bits_per_s, duration_ns};
 use crate::limits::{SIMULATED_QUEUE_BYTES_MAX, SIMULATED_SECONDS_MAX};
 use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::interrupt;
 use harness::role_protocol::bytes;
@@ -101,20 +101,18 @@ struct SimulationRequest {
     predicted_per_s: Option<f64>,
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier topology simulate TOPOLOGY --size BYTES [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES)
+        .with_words("TOPOLOGY")
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a profile that cannot be used, an invalid scenario.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
-    if given.has("help") {
-        return Ok(put(&help(
-            "harrier topology simulate TOPOLOGY --size BYTES [OPTIONS]",
-            ABOUT,
-            &[OPTIONS],
-            EXAMPLES,
-        ))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let mut request = read_request(&given)?;
     if let Some(seconds) = request.seconds {
         request.scenario.messages = messages_of(&request.scenario, seconds)?;

@@ -19,7 +19,7 @@ use super::interleaved_runs::{InterleavedRuns, RunProgress};
 use super::limited_links::fair_options;
 use super::live_tree::TreePlan;
 use super::prediction_verdict::{BetterDirection, CheckedTree, PredictionTolerance, PredictionVerdict, ranks};
-use super::run_command::{help, section};
+use super::run_command::section;
 use super::tree_enumeration::TreeEnumeration;
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
@@ -29,6 +29,7 @@ use super::{plan_output, profile_files, tree_list};
 use crate::limits::{LISTED_TREES_MAX, TREE_CONSUMERS_MAX};
 use gauge::{HostEnvironment, validity};
 use harness::arguments::{OptionSpec, ParsedOptions, UsageError, option};
+use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::launcher::{has_ranks, lone_ranks};
 use harness::limits::RUNS_MAX;
@@ -109,19 +110,21 @@ struct SizeVerification {
     verdict: PredictionVerdict,
 }
 
+/// The command as declared.
+pub(super) fn declared() -> CommandSpec {
+    CommandSpec::new("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &[MEASURED, TREES, HOSTING, OUT], EXAMPLES)
+        .with_words("TREE...")
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// Wrong usage, a profile that cannot be used, a node that failed, a message that went wrong, a miss.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [MEASURED, TREES, HOSTING, OUT];
-    let given = ParsedOptions::parse_with_bare(words, &lists)?;
-    if given.has("help") {
-        return Ok(put(&help("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
-    }
+    let Some(given) = declared().given(words)? else { return Ok(()) };
     let (given, listed) = match given.bare() {
         [word] if word == "-" && !given.has("all") => {
-            let (given, trees) = trees_of_plan(words, given, &lists)?;
+            let (given, trees) = trees_of_plan(words, given)?;
             (given, Some(trees))
         }
         _ => (given, None),
@@ -460,11 +463,7 @@ fn planner_choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Resu
 
 /// The trees on standard input. Of a plan, the chosen one comes first, and its messages apply unless the command line
 /// overrides them.
-fn trees_of_plan(
-    words: &[String],
-    given: ParsedOptions,
-    lists: &[&[OptionSpec]],
-) -> Result<(ParsedOptions, Vec<Tree>), CommandFailure> {
+fn trees_of_plan(words: &[String], given: ParsedOptions) -> Result<(ParsedOptions, Vec<Tree>), CommandFailure> {
     if has_ranks() {
         return Err(CommandFailure::Usage(
             "under a launcher there is no common standard input: name the trees".to_owned(),
@@ -479,7 +478,7 @@ fn trees_of_plan(
     trees.insert(0, chosen);
     let more = of_plan.chunks(2).filter(|pair| !given.has(pair[0].trim_start_matches('-'))).flatten().cloned();
     let all: Vec<String> = words.iter().cloned().chain(more).collect();
-    Ok((ParsedOptions::parse_with_bare(&all, lists)?, trees))
+    Ok((declared().parse(&all)?, trees))
 }
 
 /// The trees that the command line names.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, DURABLE, NULL, PAIRS, RAW, SIZES, TOPIC, WINDOW};
 use crate::limits::{CHANGES_PER_S_MAX, PAIRS_MAX, PATTERNS_MAX, WINDOW_MESSAGES_MAX};
 use harness::arguments::{OptionSpec, ParsedOptions, UsageError};
+use harness::command_spec::CommandSpec;
 use harness::delivery_window::DeliveryWindow;
 use harness::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
 use harness::role_protocol::TrafficShape;
@@ -220,6 +221,12 @@ pub fn find(word: &str) -> Option<&'static Benchmark> {
 }
 
 impl Benchmark {
+    /// The command as declared.
+    pub fn declared(&self) -> CommandSpec {
+        let usage = format!("harrier bench {} [OPTIONS]", self.command);
+        CommandSpec::new(usage, self.about, &self.options(), self.examples)
+    }
+
     /// All options that it takes.
     pub fn options(&self) -> Vec<&'static [OptionSpec]> {
         let shared: &[&[OptionSpec]] =

@@ -24,7 +24,7 @@ pub fn server_version(run: &mut CtlRun<'_>) -> Result<CtlOutput, CtlError> {
     Ok(version_output(&run.client.version().unwrap_or_default()))
 }
 
-pub fn version(_: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
+pub fn version(_: &CtlArguments) -> Result<CtlOutput, CtlError> {
     Ok(version_output(greeting::VERSION))
 }
 

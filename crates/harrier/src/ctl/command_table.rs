@@ -47,7 +47,7 @@ pub enum CtlAction {
     /// Anything else, with a connection to the broker.
     Own(fn(&mut CtlRun<'_>) -> Result<CtlOutput, CtlError>),
     /// Without one.
-    Offline(fn(&super::CtlArguments<'_>) -> Result<CtlOutput, CtlError>),
+    Offline(fn(&super::CtlArguments) -> Result<CtlOutput, CtlError>),
 }
 
 /// Shows rows that a route of the API answers.

@@ -5,185 +5,171 @@
 use super::command_table::{self, CtlCommand, CtlOption};
 use super::exit_status::CtlError;
 use super::output_format::OutputFormat;
+use cli::{ArgMatches, Command, WordsError};
 use std::time::Duration;
 
 /// Seconds of the longest wait that may be asked for: a day.
 const TIMEOUT_S_MAX: u64 = 86_400;
 
+const URL: &str = "the broker and the login: amqp://USER:PASSWORD@HOST:PORT/VHOST, amqps://..., or \
+                   amqp+unix://USER:PASSWORD@/PATH?vhost=VHOST. VHOST is any that the user may open, and the default of -p. \
+                   '-' reads it from standard input and @FILE from a file, where nobody else sees the password. \
+                   Default: amqp://guest:guest@127.0.0.1:5672/%2F";
+
 /// Options that every command has.
 const COMMON: [CtlOption; 6] = [
-    CtlOption { long: "--url", short: None, value: Some("URL"), does: "" },
-    CtlOption { long: "--formatter", short: None, value: Some("FORMAT"), does: "" },
-    CtlOption { long: "--json", short: None, value: None, does: "" },
-    CtlOption { long: "--quiet", short: Some("-q"), value: None, does: "" },
-    CtlOption { long: "--silent", short: Some("-s"), value: None, does: "" },
-    CtlOption { long: "--timeout", short: Some("-t"), value: Some("SECONDS"), does: "" },
+    CtlOption { long: "--url", short: None, value: Some("URL"), does: URL },
+    CtlOption { long: "--formatter", short: None, value: Some("FORMAT"), does: "table (default), json or csv" },
+    CtlOption { long: "--json", short: None, value: None, does: "the same as --formatter json" },
+    CtlOption {
+        long: "--quiet",
+        short: Some("-q"),
+        value: None,
+        does: "no notes and no progress, which a terminal gets on standard error",
+    },
+    CtlOption { long: "--silent", short: Some("-s"), value: None, does: "the same, and no headings of tables" },
+    CtlOption {
+        long: "--timeout",
+        short: Some("-t"),
+        value: Some("S"),
+        does: "seconds to wait for an answer; default 60",
+    },
 ];
 
 /// A command with what was given to it.
-pub struct CtlArguments<'a> {
+pub struct CtlArguments {
     pub command: &'static CtlCommand,
-    /// Named arguments.
-    values: Vec<(&'static str, &'a str)>,
     /// What `NAME...` takes.
-    pub rest: Vec<&'a str>,
-    /// By their long words; those without a value have an empty one.
-    options: Vec<(&'static str, &'a str)>,
+    pub rest: Vec<String>,
+    /// Options in front of the command, and what stands behind it.
+    given: [ArgMatches; 2],
     pub format: OutputFormat,
     pub timeout: Option<Duration>,
     pub is_quiet: bool,
     pub is_silent: bool,
-    /// `--help`.
-    pub wants_help: bool,
 }
 
-impl<'a> CtlArguments<'a> {
+/// What a command line comes to.
+pub enum CtlLine {
+    Run(Box<CtlArguments>),
+    /// The help of a command, or of all.
+    Help(Option<&'static CtlCommand>),
+}
+
+/// The options in front of a command.
+pub fn front() -> Command {
+    let options = COMMON.iter().chain([&command_table::VHOST]).map(CtlOption::arg);
+    Command::new("ctl").args(options)
+}
+
+impl CtlLine {
     /// # Errors
     /// The command is not known, or the words behind it are not as it takes them.
-    pub fn of(words: &[&'a str]) -> Result<Self, CtlError> {
-        let mut plain = Vec::new();
-        let mut options: Vec<(&'a str, Option<&'a str>)> = Vec::new();
+    pub fn read(words: &[&str]) -> Result<Self, CtlError> {
         // Which options have a value is known with the command.
-        let command = find_command(words)?;
-        let known = |word: &str| COMMON.iter().chain(command.options).find(|option| option.is(word));
-        let mut rest = words;
-        while let [word, behind @ ..] = rest {
-            rest = behind;
-            if *word == "--" {
-                plain.extend_from_slice(rest);
-                break;
-            }
-            if ["-h", "--help"].contains(word) {
-                options.push(("--help", None));
-                continue;
-            }
-            if !is_option(word) {
-                plain.push(*word);
-                continue;
-            }
-            let (name, value) = match word.split_once('=').filter(|_| word.starts_with("--")) {
-                Some((name, value)) => (name, Some(value)),
-                None => (*word, None),
-            };
-            let unknown = || CtlError::usage(format!("'{}' has no option '{name}'", command.name));
-            let option = known(name).ok_or_else(unknown)?;
-            let value = match (option.value, value, rest) {
-                (None, None, _) => None,
-                (None, Some(_), _) => return Err(CtlError::usage(format!("{name} takes no value"))),
-                (Some(_), Some(value), _) => Some(value),
-                (Some(_), None, [value, behind @ ..]) => {
-                    rest = behind;
-                    Some(*value)
-                }
-                (Some(_), None, []) => Some(""),
-            };
-            if value == Some("") {
-                return Err(CtlError::usage(format!("{name} needs a value")));
-            }
-            if options.iter().any(|(given, _)| option.is(given)) {
-                return Err(CtlError::usage(format!("{name} is given twice")));
-            }
-            options.push((option.long, value));
-        }
-        let wants_help = options.iter().any(|(name, _)| *name == "--help");
-        let given = |name: &str| options.iter().find(|(given, _)| *given == name);
-        let format = match (given("--formatter"), given("--json")) {
-            (Some(_), Some(_)) => return Err(CtlError::usage("--json is --formatter json: one of them will do")),
-            (Some((_, name)), None) => OutputFormat::parse(name.unwrap_or_default())
-                .ok_or_else(|| CtlError::usage("--formatter takes table, json or csv"))?,
-            (None, Some(_)) => OutputFormat::Json,
-            (None, None) => OutputFormat::default(),
+        let any = front().allow_external_subcommands(true).external_subcommand_value_parser(cli::value_parser!(String));
+        let front = match cli::parse(any, words) {
+            Ok(front) => front,
+            Err(WordsError::Help(_)) => return Ok(CtlLine::Help(None)),
+            Err(WordsError::Usage(why) | WordsError::Words(why)) => return Err(CtlError::usage(why)),
         };
-        let timeout = given("--timeout").map(|(_, text)| seconds(text.unwrap_or_default())).transpose()?;
+        let (word, behind) =
+            front.subcommand().ok_or_else(|| CtlError::usage("ctl needs a command (harrier ctl help lists them)"))?;
+        let unknown = || CtlError::usage(format!("unknown command 'ctl {word}' (harrier ctl help lists them)"));
+        let command = command_table::find(word).ok_or_else(unknown)?;
+        match cli::parse(command.declared(), cli::texts(behind, "")) {
+            Ok(behind) => {
+                CtlArguments::new(command, [front.clone(), behind]).map(|arguments| CtlLine::Run(Box::new(arguments)))
+            }
+            Err(WordsError::Help(_)) => Ok(CtlLine::Help(Some(command))),
+            Err(WordsError::Words(_)) => Err(CtlError::usage(format!("usage: harrier ctl {}", command.usage()))),
+            Err(WordsError::Usage(why)) => Err(CtlError::usage(match why.strip_prefix("unknown option ") {
+                Some(option) => format!("'{}' has no option {option}", command.name),
+                None => why,
+            })),
+        }
+    }
+}
+
+impl CtlArguments {
+    fn new(command: &'static CtlCommand, given: [ArgMatches; 2]) -> Result<Self, CtlError> {
+        for option in COMMON.iter().chain([&command_table::VHOST]) {
+            let [front, behind] = given.each_ref().map(|given| cli::has(given, option.id()));
+            if front && behind {
+                return Err(CtlError::usage(format!("{} is given twice", option.long)));
+            }
+            let is_known = COMMON.iter().chain(command.options).any(|known| known.long == option.long);
+            if front && !is_known {
+                let word = option.short.unwrap_or(option.long);
+                return Err(CtlError::usage(format!("'{}' has no option '{word}'", command.name)));
+            }
+        }
+        let rest = command.arguments.rsplit(' ').next().filter(|name| name.ends_with("...]"));
+        let rest = rest.map(|name| cli::texts(&given[1], name.trim_matches(['[', ']', '.']))).unwrap_or_default();
         let mut arguments = CtlArguments {
             command,
-            values: Vec::new(),
-            rest: Vec::new(),
-            options: Vec::new(),
-            format,
-            timeout,
-            is_quiet: given("--quiet").is_some(),
-            is_silent: given("--silent").is_some(),
-            wants_help,
+            rest: rest.into_iter().map(str::to_owned).collect(),
+            given,
+            format: OutputFormat::default(),
+            timeout: None,
+            is_quiet: false,
+            is_silent: false,
         };
-        let all = COMMON.iter().chain(command.options);
-        let given = all.filter_map(|option| Some((option.long, given(option.long)?.1.unwrap_or_default())));
-        arguments.options = given.collect();
-        if !wants_help {
-            // The command may have been taken for the value of an option in front of it.
-            let behind = plain.split_first().filter(|(word, _)| **word == command.name).map(|(_, behind)| behind);
-            let behind =
-                behind.ok_or_else(|| CtlError::usage(format!("options of '{}' stand behind it", command.name)))?;
-            arguments.place(behind)?;
-        }
+        (arguments.is_quiet, arguments.is_silent) = (arguments.has("--quiet"), arguments.has("--silent"));
+        arguments.timeout = arguments.get("--timeout").map(seconds).transpose()?;
+        arguments.format = match (arguments.get("--formatter"), arguments.has("--json")) {
+            (Some(_), true) => return Err(CtlError::usage("--json is --formatter json: one of them will do")),
+            (Some(name), false) => {
+                OutputFormat::parse(name).ok_or_else(|| CtlError::usage("--formatter takes table, json or csv"))?
+            }
+            (None, true) => OutputFormat::Json,
+            (None, false) => OutputFormat::default(),
+        };
         Ok(arguments)
     }
 
-    /// Gives the words behind the command their names.
-    fn place(&mut self, words: &[&'a str]) -> Result<(), CtlError> {
-        let usage = || CtlError::usage(format!("usage: harrier ctl {}", self.command.usage()));
-        let mut words = words.iter();
-        for name in self.command.arguments.split(' ').filter(|name| !name.is_empty()) {
-            if name.ends_with("...]") {
-                self.rest = words.copied().collect();
-                return Ok(());
-            }
-            match (words.next(), name.strip_prefix('[')) {
-                (Some(word), _) => self.values.push((name.trim_matches(['[', ']']), word)),
-                (None, Some(_)) => {}
-                (None, None) => return Err(usage()),
-            }
-        }
-        match words.next() {
-            None => Ok(()),
-            Some(_) => Err(usage()),
-        }
-    }
-
     /// An argument, or the value of an option, by its name.
-    pub fn get(&self, name: &str) -> Option<&'a str> {
-        self.values.iter().chain(&self.options).find(|(known, _)| *known == name).map(|(_, value)| *value)
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.given.iter().find_map(|given| cli::text(given, name.trim_start_matches('-')))
     }
 
     /// An argument that has to be there.
-    pub fn at(&self, name: &str) -> &'a str {
+    pub fn at(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
 
     pub fn has(&self, option: &str) -> bool {
-        self.options.iter().any(|(known, _)| *known == option)
+        self.given.iter().any(|given| cli::has(given, option.trim_start_matches('-')))
     }
 }
 
 impl CtlOption {
-    fn is(&self, word: &str) -> bool {
-        self.long == word || self.short == Some(word)
+    fn id(&self) -> &'static str {
+        self.long.trim_start_matches('-')
     }
-}
 
-/// A word that begins with a dash, but for `-` alone, which is standard input.
-fn is_option(word: &str) -> bool {
-    word.len() > 1 && word.starts_with('-')
-}
-
-/// The command among some words: the first word that is no option and no option's value.
-fn find_command(words: &[&str]) -> Result<&'static CtlCommand, CtlError> {
-    let takes_value = |word: &str| {
-        let common = COMMON.iter().chain(std::iter::once(&command_table::VHOST));
-        common.into_iter().any(|option| option.is(word) && option.value.is_some())
-    };
-    let mut rest = words;
-    while let [word, behind @ ..] = rest {
-        rest = match is_option(word) {
-            true if takes_value(word) => behind.get(1..).unwrap_or_default(),
-            true => behind,
-            false => {
-                let unknown = || CtlError::usage(format!("unknown command 'ctl {word}' (harrier ctl help lists them)"));
-                return command_table::find(word).ok_or_else(unknown);
-            }
+    fn arg(&self) -> cli::Arg {
+        let option = match self.value {
+            Some(value) => cli::valued(self.id(), value, self.does),
+            None => cli::flag(self.id(), self.does),
         };
+        match self.short.and_then(|short| short.chars().nth(1)) {
+            Some(letter) => option.short(letter),
+            None => option,
+        }
     }
-    Err(CtlError::usage("ctl needs a command (harrier ctl help lists them)"))
+}
+
+impl CtlCommand {
+    /// The command as declared, with the options that every one has.
+    pub fn declared(&self) -> Command {
+        let words = self.arguments.split(' ').filter(|name| !name.is_empty()).map(|name| cli::word(name, ""));
+        Command::new(self.name)
+            .about(self.does)
+            .override_usage(format!("harrier ctl {}", self.usage()))
+            .args(self.options.iter().chain(&COMMON).map(CtlOption::arg))
+            .args(words)
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, CtlError> {
@@ -195,14 +181,21 @@ fn seconds(text: &str) -> Result<Duration, CtlError> {
 
 #[cfg(test)]
 mod tests {
-    use super::CtlArguments;
+    use super::{CtlArguments, CtlLine};
     use crate::ctl::exit_status::SysExit;
     use crate::ctl::output_format::OutputFormat;
     use std::time::Duration;
 
-    fn read<'a>(line: &'a str) -> CtlArguments<'a> {
+    fn line(line: &str) -> CtlLine {
         let words: Vec<&str> = line.split(' ').collect();
-        CtlArguments::of(&words).unwrap_or_else(|error| panic!("{line}: {error}"))
+        CtlLine::read(&words).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn read(words: &str) -> CtlArguments {
+        match line(words) {
+            CtlLine::Run(arguments) => *arguments,
+            CtlLine::Help(_) => panic!("{words}: help"),
+        }
     }
 
     #[test]
@@ -216,7 +209,7 @@ mod tests {
             let arguments = read(line);
             assert_eq!((arguments.command.name, arguments.get("--vhost")), ("list_queues", Some("v")), "{line}");
             assert_eq!(arguments.rest, ["name", "messages,consumers"], "{line}");
-            assert!(arguments.is_quiet && !arguments.is_silent && !arguments.wants_help, "{line}");
+            assert!(arguments.is_quiet && !arguments.is_silent, "{line}");
         }
         let arguments = read("set_permissions u .* -- -a .*");
         assert_eq!(["USER", "CONFIGURE", "WRITE", "READ"].map(|name| arguments.at(name)), ["u", ".*", "-a", ".*"]);
@@ -224,7 +217,11 @@ mod tests {
         assert_eq!(read("list_users --json").format, OutputFormat::Json);
         assert_eq!(read("list_users --formatter csv -t 5").timeout, Some(Duration::from_secs(5)));
         assert_eq!((read("import_definitions -").get("FILE"), read("add_user u").get("PASSWORD")), (Some("-"), None));
-        assert!(read("delete_queue q -e").has("--if-empty") && read("set_policy --help").wants_help);
+        assert!(read("delete_queue q -e").has("--if-empty"));
+        for (words, expect) in [("set_policy --help", Some("set_policy")), ("-q --help", None)] {
+            let CtlLine::Help(command) = line(words) else { panic!("{words}: no help") };
+            assert_eq!(command.map(|command| command.name), expect, "{words}");
+        }
     }
 
     #[test]
@@ -234,6 +231,7 @@ mod tests {
             ("-q", "ctl needs a command (harrier ctl help lists them)"),
             ("queues", "unknown command 'ctl queues' (harrier ctl help lists them)"),
             ("eval x", "unknown command 'ctl eval' (harrier ctl help lists them)"),
+            ("-p v list_users", "'list_users' has no option '-p'"),
             ("list_users -p v", "'list_users' has no option '-p'"),
             ("list_queues -x", "'list_queues' has no option '-x'"),
             ("list_queues --json=1", "--json takes no value"),
@@ -250,7 +248,7 @@ mod tests {
             ),
         ] {
             let words: Vec<&str> = line.split(' ').collect();
-            let error = CtlArguments::of(&words).map(|_| ()).expect_err(line);
+            let error = CtlLine::read(&words).map(|_| ()).expect_err(line);
             assert_eq!((error.status, &*error.text), (SysExit::Usage, expect), "{line}");
         }
     }

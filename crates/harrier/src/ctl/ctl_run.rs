@@ -29,7 +29,7 @@ pub enum CtlOutput {
 
 /// A command with its connection.
 pub struct CtlRun<'a> {
-    pub arguments: &'a CtlArguments<'a>,
+    pub arguments: &'a CtlArguments,
     pub url: &'a Url,
     pub client: &'a mut ApiClient,
 }

@@ -23,7 +23,7 @@ fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-pub fn await_startup(arguments: &CtlArguments<'_>) -> Result<CtlOutput, CtlError> {
+pub fn await_startup(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
     let url = address_source::url(arguments.get("--url")).map_err(CtlError::usage)?;
     let (begun, timeout) = (now(), arguments.timeout.unwrap_or(STARTUP_TIMEOUT));
     loop {

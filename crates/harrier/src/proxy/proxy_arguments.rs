@@ -1,5 +1,6 @@
 //! Command-line options of `harrier proxy`, with their ranges.
 
+use cli::ArgMatches;
 use client::Url;
 use config::{LogFormat, LogLevel};
 use link::{CertificateFiles, TlsClient, TlsServer, TlsServerOptions};
@@ -19,76 +20,21 @@ pub struct ProxyArguments {
     pub log_format: LogFormat,
 }
 
-/// Option values as written on the command line.
-#[derive(Default)]
-struct OptionValues<'a> {
-    listen: Vec<&'a str>,
-    values: Vec<(&'a str, &'a str)>,
+fn number(given: &ArgMatches, option: &str, least: usize, most: usize) -> Result<Option<usize>, String> {
+    let Some(text) = cli::text(given, option) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.map(Some).ok_or_else(|| format!("--{option} {text}: expected a number from {least} to {most}"))
 }
 
-const OPTIONS: [&str; 12] = [
-    "--to",
-    "--to-file",
-    "--threads",
-    "--connections-max",
-    "--dial-timeout-s",
-    "--drain-timeout-s",
-    "--tls-certificate",
-    "--tls-key",
-    "--ca",
-    "--stats-s",
-    "--log-level",
-    "--log-format",
-];
-
-impl<'a> OptionValues<'a> {
-    fn of(words: &[&'a str]) -> Result<Self, String> {
-        let mut given = OptionValues::default();
-        let mut rest = words;
-        while let [word, behind @ ..] = rest {
-            let (option, value, behind) = match (word.split_once('='), behind) {
-                (Some((option, value)), _) => (option, value, behind),
-                (None, [value, behind @ ..]) => (*word, *value, behind),
-                (None, []) => (*word, "", behind),
-            };
-            if option != "--listen" && !OPTIONS.contains(&option) {
-                return Err(format!("unknown option '{option}'"));
-            }
-            if value.is_empty() {
-                return Err(format!("{option} needs a value"));
-            }
-            if option == "--listen" {
-                given.listen.push(value);
-            } else if given.get(option).is_some() {
-                return Err(format!("{option} is given twice"));
-            } else {
-                given.values.push((option, value));
-            }
-            rest = behind;
-        }
-        Ok(given)
-    }
-
-    fn get(&self, option: &str) -> Option<&'a str> {
-        self.values.iter().find(|(name, _)| *name == option).map(|(_, value)| *value)
-    }
-
-    fn number(&self, option: &str, least: usize, most: usize) -> Result<Option<usize>, String> {
-        let Some(text) = self.get(option) else { return Ok(None) };
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.map(Some).ok_or_else(|| format!("{option} {text}: expected a number from {least} to {most}"))
-    }
-
-    fn seconds(&self, option: &str, least: usize) -> Result<Option<Duration>, String> {
-        let seconds = self.number(option, least, SECONDS_MAX)?;
-        Ok(seconds.map(|seconds| Duration::from_secs(seconds as u64)))
-    }
+fn seconds(given: &ArgMatches, option: &str, least: usize) -> Result<Option<Duration>, String> {
+    let seconds = number(given, option, least, SECONDS_MAX)?;
+    Ok(seconds.map(|seconds| Duration::from_secs(seconds as u64)))
 }
 
 impl ProxyArguments {
-    pub fn of(words: &[&str]) -> Result<Self, String> {
-        let given = OptionValues::of(words)?;
-        let (to, login) = match (given.get("--to"), given.get("--to-file")) {
+    pub fn of(given: &ArgMatches) -> Result<Self, String> {
+        let listen = cli::texts(given, "listen");
+        let (to, login) = match (cli::text(given, "to"), cli::text(given, "to-file")) {
             (Some(text), None) => broker(text).map_err(|why| format!("--to: {why}"))?,
             (None, Some(file)) => {
                 let text = std::fs::read_to_string(file).map_err(|error| format!("--to-file: {file}: {error}"))?;
@@ -97,38 +43,38 @@ impl ProxyArguments {
             (Some(_), Some(_)) => return Err("--to and --to-file exclude each other".to_owned()),
             (None, None) => return Err("--to is missing: where is the broker?".to_owned()),
         };
-        if given.listen.is_empty() {
+        if listen.is_empty() {
             return Err("--listen is missing: where do clients connect?".to_owned());
         }
-        if given.listen.len() > limits::LISTENERS_MAX {
+        if listen.len() > limits::LISTENERS_MAX {
             return Err(format!("--listen: at most {} addresses", limits::LISTENERS_MAX));
         }
         let mut options = ProxyOptions::to(to);
-        for address in &given.listen {
+        for address in &listen {
             options.listen.push(address.parse().map_err(|error| format!("--listen: {error}"))?);
         }
-        if let Some(threads) = given.number("--threads", 1, limits::THREADS_MAX)? {
+        if let Some(threads) = number(given, "threads", 1, limits::THREADS_MAX)? {
             options.threads = threads;
         }
-        if let Some(connections_max) = given.number("--connections-max", 1, limits::CONNECTIONS_MAX)? {
+        if let Some(connections_max) = number(given, "connections-max", 1, limits::CONNECTIONS_MAX)? {
             options.connections_max = connections_max;
         }
-        if let Some(timeout) = given.seconds("--dial-timeout-s", 1)? {
+        if let Some(timeout) = seconds(given, "dial-timeout-s", 1)? {
             options.dial.timeout = timeout;
         }
-        if let Some(timeout) = given.seconds("--drain-timeout-s", 0)? {
+        if let Some(timeout) = seconds(given, "drain-timeout-s", 0)? {
             options.drain_timeout = timeout;
         }
-        options.stats_every = given.seconds("--stats-s", 0)?.filter(|every| !every.is_zero());
-        options.tls = certificate(&given, &options)?;
-        if let Some(ca) = given.get("--ca") {
+        options.stats_every = seconds(given, "stats-s", 0)?.filter(|every| !every.is_zero());
+        options.tls = certificate(given, &options)?;
+        if let Some(ca) = cli::text(given, "ca") {
             if !matches!(options.to, UpstreamAddress::Socket(link::Address::Tls { .. })) {
                 return Err("--ca is for a broker at amqps:// only".to_owned());
             }
             let trust = TlsClient::new(Some(Path::new(ca)), None, None);
             options.trust = Some(trust.map_err(|error| format!("--ca: {error}"))?);
         }
-        let log_level = match given.get("--log-level") {
+        let log_level = match cli::text(given, "log-level") {
             Some("error") => LogLevel::Error,
             Some("warn") => LogLevel::Warn,
             Some("info") | None => LogLevel::Info,
@@ -136,7 +82,7 @@ impl ProxyArguments {
             Some("trace") => LogLevel::Trace,
             Some(other) => return Err(format!("--log-level {other}: expected error, warn, info, debug or trace")),
         };
-        let log_format = match given.get("--log-format") {
+        let log_format = match cli::text(given, "log-format") {
             Some("text") | None => LogFormat::Text,
             Some("json") => LogFormat::Json,
             Some(other) => return Err(format!("--log-format {other}: expected text or json")),
@@ -166,9 +112,9 @@ fn broker(text: &str) -> Result<(UpstreamAddress, Option<Url>), String> {
 }
 
 /// The certificate for TLS listeners.
-fn certificate(given: &OptionValues<'_>, options: &ProxyOptions) -> Result<Option<TlsServer>, String> {
+fn certificate(given: &ArgMatches, options: &ProxyOptions) -> Result<Option<TlsServer>, String> {
     let wanted = options.listen.iter().any(|address| matches!(address, link::Address::Tls { .. }));
-    let files = match (given.get("--tls-certificate"), given.get("--tls-key")) {
+    let files = match (cli::text(given, "tls-certificate"), cli::text(given, "tls-key")) {
         (Some(certificate), Some(key)) => Some(CertificateFiles { certificate: certificate.into(), key: key.into() }),
         (None, None) => None,
         _ => return Err("--tls-certificate and --tls-key go together".to_owned()),
@@ -187,10 +133,18 @@ fn certificate(given: &OptionValues<'_>, options: &ProxyOptions) -> Result<Optio
 #[cfg(test)]
 mod tests {
     use super::ProxyArguments;
+    use cli::WordsError;
+
+    fn read(words: &[&str]) -> Result<ProxyArguments, String> {
+        match cli::parse(crate::proxy::command(), words) {
+            Ok(given) => ProxyArguments::of(&given),
+            Err(WordsError::Usage(why) | WordsError::Words(why) | WordsError::Help(why)) => Err(why),
+        }
+    }
 
     fn check(words: &str, expect: &str) {
         let words: Vec<_> = words.split_whitespace().collect();
-        let found = match ProxyArguments::of(&words) {
+        let found = match read(&words) {
             Ok(ProxyArguments { options, log_format, .. }) => {
                 let listen: Vec<_> = options.listen.iter().map(ToString::to_string).collect();
                 let (listen, to, threads) = (listen.join(" "), &options.to, options.threads);
@@ -205,7 +159,7 @@ mod tests {
 
     #[test]
     fn tokens_are_fetched_where_the_address_says() {
-        let login = |to: &str| match ProxyArguments::of(&["--listen", "h:7", "--to", to]) {
+        let login = |to: &str| match read(&["--listen", "h:7", "--to", to]) {
             Ok(ProxyArguments { options, login: Some(url), .. }) => {
                 format!("{} via {} as {} in {}", options.to, url.via.unwrap_or_default(), url.user, url.vhost)
             }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Default number of rounds. Each round measures each path once, so that other load on the machine affects all alike.
-const ROUNDS: u32 = 11;
+pub const ROUNDS: u32 = 11;
 /// Fewer rounds give a useless interval.
 const ROUNDS_MIN: u32 = 5;
 const ROUNDS_MAX: u32 = 1_000;
@@ -47,30 +47,15 @@ struct CalibrationResult {
 }
 
 /// Runs `harrier rdma calibrate`.
-pub fn main(words: &[&str], usage: &str) -> ExitCode {
-    let (mut json, mut device, mut rounds) = (false, None, ROUNDS);
-    let mut rest = words.iter();
-    while let Some(&word) = rest.next() {
-        match (word, rest.as_slice().first()) {
-            ("--json", _) => json = true,
-            ("--device", Some(&name)) => {
-                device = Some(name);
-                rest.next();
-            }
-            ("--rounds", Some(number)) => match number.parse() {
-                Ok(number) if (ROUNDS_MIN..=ROUNDS_MAX).contains(&number) => {
-                    rounds = number;
-                    rest.next();
-                }
-                _ => {
-                    return usage_error(&format!(
-                        "--rounds is a number from {ROUNDS_MIN} to {ROUNDS_MAX}, not '{number}'"
-                    ));
-                }
-            },
-            _ => return usage_error(usage),
+pub fn main(given: &cli::ArgMatches) -> ExitCode {
+    let (json, device) = (cli::has(given, "json"), cli::text(given, "device"));
+    let rounds = match cli::text(given, "rounds").map(|text| (text, text.parse())) {
+        None => ROUNDS,
+        Some((_, Ok(rounds))) if (ROUNDS_MIN..=ROUNDS_MAX).contains(&rounds) => rounds,
+        Some((text, _)) => {
+            return usage_error(&format!("--rounds is a number from {ROUNDS_MIN} to {ROUNDS_MAX}, not '{text}'"));
         }
-    }
+    };
     match measure(device, rounds) {
         Ok(found) => print(&if json { found.json() } else { found.lines() }),
         Err(Problem { what, fix }) => {

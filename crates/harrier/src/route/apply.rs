@@ -399,7 +399,7 @@ fn title_of(route: &RouteSpec) -> Vec<(&'static str, Json)> {
 #[cfg(test)]
 mod tests {
     use super::{DeclaredTopology, RouteOptions};
-    use crate::route::command_line::parse;
+    use crate::route::command_line;
     use crate::toml_text;
     use definitions::Json;
     use topology::KeyMatching;
@@ -407,7 +407,8 @@ mod tests {
     const BROKERS: &str = "[broker.a]\nurl = \"amqp://h:1\"\n[broker.b]\nurl = \"amqp://h:2\"\n[broker.c]\nurl = \"h:3\"\ndial = \"u/p@h:4\"\n";
 
     fn options() -> RouteOptions {
-        parse(&["link", "list"]).expect("sound").options
+        let given = cli::parse(command_line::flat_command(), ["link", "list"]).expect("words");
+        command_line::read(&given).expect("sound").options
     }
 
     fn route(dest: &str, src: &str, more: &str) -> String {

@@ -1,5 +1,6 @@
 //! The command line of `harrier route`: qpid-route's, and a few more commands and options.
 
+use cli::{Arg, ArgMatches, Command, flag, valued};
 use federation::limits::CREDIT_DEFAULT;
 use federation::{AckMode, RouteKind};
 use std::time::Duration;
@@ -85,169 +86,167 @@ pub struct ParsedCommand<'a> {
     pub ignored: Vec<&'static str>,
 }
 
-/// Why a command line is not understood.
-#[derive(Debug, PartialEq, Eq)]
-pub enum CommandLineError {
-    /// Help was requested.
-    Help,
-    /// Wrong usage.
-    Usage(String),
-}
-
 /// The default broker.
 const HERE: &str = "localhost";
+/// How long a broker's answers may take, unless it is said.
+const TIMEOUT: Duration = Duration::from_secs(10);
 const TAGS: &str = "tag and exclude-list are not needed: each message carries the names of the brokers that it passed, which prevents loops";
 const MECHANISM: &str =
     "a mechanism is not needed: the address says it (auth_mechanism=external), and without it is PLAIN";
 
-fn usage<T>(why: impl Into<String>) -> Result<T, CommandLineError> {
-    Err(CommandLineError::Usage(why.into()))
+/// The commands, and what stands behind each.
+const FORMS: [(&str, &str); 13] = [
+    ("dynamic add", "DEST SRC EXCHANGE"),
+    ("dynamic del", "DEST SRC EXCHANGE"),
+    ("route add", "DEST SRC EXCHANGE KEY"),
+    ("route del", "DEST SRC EXCHANGE KEY"),
+    ("queue add", "DEST SRC EXCHANGE QUEUE"),
+    ("queue del", "DEST SRC EXCHANGE QUEUE"),
+    ("route list", "[DEST]"),
+    ("route flush", "[DEST]"),
+    ("route map", "[BROKER]"),
+    ("link add", "DEST SRC"),
+    ("link del", "DEST SRC"),
+    ("link list", "[DEST]"),
+    ("apply", "FILE"),
+];
+
+/// What the commands of each first word are about.
+const GROUPS: [(&str, &str); 5] = [
+    ("dynamic", "routes of what the bindings at DEST match"),
+    ("route", "routes of messages with a key; lists, maps and removes routes"),
+    ("queue", "routes from a queue at SRC"),
+    ("link", "the connections that routes share"),
+    ("apply", "applies a topology declared in a file (TOML or JSON), and prints the changes"),
+];
+
+fn options() -> [Arg; 15] {
+    let ack = "none: the source forgets a message when it is sent; confirm (default): when DEST has accepted it. A number, \
+               as for qpid-route, is none if it is 0, else confirm";
+    let dead_letters = "the exchange at SRC that gets the messages which DEST refuses for good, such as those that are too \
+                        large for it; without one they are dropped. Not for queue routes, nor with --ack none";
+    let wait = "with add: waits up to S seconds until link and route run; otherwise fails and prints why";
+    [
+        valued("transport", "NAME", "transport for addresses without a scheme: tcp (default), tls, unix or rdma")
+            .short('t'),
+        flag("durable", "links and routes survive a restart of the broker (it needs --state DIR)").short('d'),
+        flag("src-local", "SRC dials and pushes; not for dynamic routes").short('s'),
+        flag("del-empty-link", "removes the link with its last route").short('e'),
+        valued("ack", "HOW", ack),
+        valued("credit", "N", "maximum number of unconfirmed messages in flight; 0: no limit; default 1000"),
+        valued("dead-letter-exchange", "NAME", dead_letters),
+        flag("force", "allows a second path; duplicates are dropped where that is possible"),
+        valued("wait", "S", wait),
+        flag("dry-run", "checks and prints the changes, but makes none"),
+        flag("json", "prints JSON"),
+        flag("dot", "with route map: prints graphviz input"),
+        valued("timeout", "S", "seconds to wait for a broker; default 10"),
+        flag("verbose", "prints what is done, and longer listings").short('v'),
+        flag("quiet", "prints no remarks; an existing (or absent) route is no failure").short('q'),
+    ]
 }
 
-/// Parses the command line.
+/// The command with its options, and its commands as words.
+pub fn flat_command() -> Command {
+    let usage: Vec<_> = FORMS.iter().map(|(form, words)| format!("harrier route [OPTIONS] {form} {words}")).collect();
+    let command = Command::new("route").override_usage(usage.join("\n")).args_override_self(true).args(options());
+    command.arg(cli::word("[WORDS...]", "").hide(true))
+}
+
+/// The same with its commands as commands, for pages and shells.
+pub fn command() -> Command {
+    let words = |command: Command, words: &'static str| command.args(words.split(' ').map(|name| cli::word(name, "")));
+    let groups = GROUPS.map(|(group, about)| {
+        let mut command =
+            Command::new(group).about(about).override_usage(format!("harrier route {group} [OPTIONS] ..."));
+        for (form, behind) in FORMS {
+            command = match form.split_once(' ') {
+                None if form == group => {
+                    words(command, behind).override_usage(format!("harrier route {form} {behind}"))
+                }
+                Some((first, name)) if first == group => {
+                    let usage = format!("harrier route [OPTIONS] {form} {behind}");
+                    command.subcommand(words(Command::new(name).override_usage(usage), behind))
+                }
+                _ => command,
+            };
+        }
+        command
+    });
+    let usage: Vec<_> = FORMS.iter().map(|(form, words)| format!("harrier route [OPTIONS] {form} {words}")).collect();
+    let options = options().map(|option| option.global(true));
+    Command::new("route").override_usage(usage.join("\n")).args(options).subcommands(groups)
+}
+
+/// Reads what was given to [`flat_command`].
 ///
 /// # Errors
-/// What is wrong with it, or that help was requested.
-pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineError> {
-    let mut options = RouteOptions {
-        transport: LinkTransport::Tcp,
-        durable: false,
-        src_local: false,
-        del_empty_link: false,
-        ack: AckMode::Confirm,
-        credit: CREDIT_DEFAULT,
-        dead_letter_exchange: None,
-        verbose: false,
-        quiet: false,
-        force: false,
-        dry_run: false,
-        json: false,
-        dot: false,
-        timeout: Duration::from_secs(10),
-        wait: None,
+/// What is wrong with it.
+pub fn read(given: &ArgMatches) -> Result<ParsedCommand<'_>, String> {
+    let has = |name| cli::has(given, name);
+    let options = RouteOptions {
+        transport: transport(cli::text(given, "transport"))?,
+        durable: has("durable"),
+        src_local: has("src-local"),
+        del_empty_link: has("del-empty-link"),
+        ack: ack(cli::text(given, "ack"))?,
+        credit: credit(cli::text(given, "credit"))?,
+        dead_letter_exchange: cli::text(given, "dead-letter-exchange").map(Into::into),
+        verbose: has("verbose"),
+        quiet: has("quiet"),
+        force: has("force"),
+        dry_run: has("dry-run"),
+        json: has("json"),
+        dot: has("dot"),
+        timeout: seconds(given, "timeout")?.unwrap_or(TIMEOUT),
+        wait: seconds(given, "wait")?,
     };
-    let mut plain = Vec::new();
-    let mut rest = words.iter();
-    while let Some(&word) = rest.next() {
-        if word == "--" {
-            plain.extend(rest.by_ref());
-        } else if let Some(long) = word.strip_prefix("--") {
-            let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-            let value = match (TAKES_VALUE.contains(&name), value) {
-                (true, None) => rest.next().copied(),
-                (_, value) => value,
-            };
-            set(&mut options, &format!("--{name}"), name, value)?;
-        } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            for (at, letter) in letters.char_indices() {
-                let Some((_, name)) = SHORT.iter().find(|(short, _)| *short == letter) else {
-                    return usage(format!("unknown option '-{letter}'"));
-                };
-                if TAKES_VALUE.contains(name) {
-                    let behind = &letters[at + letter.len_utf8()..];
-                    let value = if behind.is_empty() { rest.next().copied() } else { Some(behind) };
-                    set(&mut options, &format!("-{letter}"), name, value)?;
-                    break;
-                }
-                set(&mut options, &format!("-{letter}"), name, None)?;
-            }
-        } else {
-            plain.push(word);
-        }
-    }
-    let (command, ignored) = command(&plain)?;
+    let (command, ignored) = understood(&cli::texts(given, "WORDS"))?;
     if options.dot && !matches!(command, RouteCommand::Map(_)) {
-        return usage("--dot belongs to route map");
+        return Err("--dot belongs to route map".to_owned());
     }
     if options.wait.is_some()
         && !matches!(command, RouteCommand::Route { add: true, .. } | RouteCommand::Link { add: true, .. })
     {
-        return usage("--wait belongs to what is added");
+        return Err("--wait belongs to what is added".to_owned());
     }
     Ok(ParsedCommand { command, options, ignored })
 }
 
-/// Options with a value.
-const TAKES_VALUE: [&str; 6] = ["transport", "ack", "credit", "dead-letter-exchange", "timeout", "wait"];
-/// Short forms of options.
-const SHORT: [(char, &str); 7] = [
-    ('t', "transport"),
-    ('d', "durable"),
-    ('s', "src-local"),
-    ('e', "del-empty-link"),
-    ('v', "verbose"),
-    ('q', "quiet"),
-    ('h', "help"),
-];
-
-fn set(options: &mut RouteOptions, written: &str, name: &str, value: Option<&str>) -> Result<(), CommandLineError> {
-    let flag = match name {
-        "help" => return Err(CommandLineError::Help),
-        "durable" => &mut options.durable,
-        "src-local" => &mut options.src_local,
-        "del-empty-link" => &mut options.del_empty_link,
-        "verbose" => &mut options.verbose,
-        "quiet" => &mut options.quiet,
-        "force" => &mut options.force,
-        "dry-run" => &mut options.dry_run,
-        "json" => &mut options.json,
-        "dot" => &mut options.dot,
-        name if TAKES_VALUE.contains(&name) => {
-            let Some(value) = value else { return usage(format!("{written} needs a value")) };
-            return set_value(options, written, name, value);
-        }
-        _ => return usage(format!("unknown option '{written}'")),
-    };
-    if value.is_some() {
-        return usage(format!("{written} takes no value"));
-    }
-    *flag = true;
-    Ok(())
+fn transport(text: Option<&str>) -> Result<LinkTransport, String> {
+    Ok(match text {
+        Some("tcp") | None => LinkTransport::Tcp,
+        Some("tls" | "ssl") => LinkTransport::Tls,
+        Some("unix") => LinkTransport::Unix,
+        Some("rdma") => LinkTransport::Rdma,
+        Some(other) => return Err(format!("--transport is tcp, tls, unix or rdma, not '{other}'")),
+    })
 }
 
-fn set_value(options: &mut RouteOptions, written: &str, name: &str, value: &str) -> Result<(), CommandLineError> {
-    let number = || value.parse::<u32>().ok();
-    match name {
-        "transport" => {
-            options.transport = match value {
-                "tcp" => LinkTransport::Tcp,
-                "tls" | "ssl" => LinkTransport::Tls,
-                "unix" => LinkTransport::Unix,
-                "rdma" => LinkTransport::Rdma,
-                _ => return usage(format!("{written} is tcp, tls, unix or rdma, not '{value}'")),
-            }
-        }
-        "ack" => {
-            // A number is how many transfers Qpid acknowledges at once; here batches follow from the traffic.
-            options.ack = match (value, number()) {
-                ("none", _) | (_, Some(0)) => AckMode::None,
-                ("confirm", _) | (_, Some(_)) => AckMode::Confirm,
-                _ => return usage(format!("{written} is none or confirm, not '{value}'")),
-            }
-        }
-        "credit" => {
-            let credit = number().and_then(|number| u16::try_from(number).ok());
-            let Some(credit) = credit else {
-                return usage(format!("{written} is a number from 0 (unlimited) to {}, not '{value}'", u16::MAX));
-            };
-            options.credit = credit;
-        }
-        "dead-letter-exchange" => options.dead_letter_exchange = Some(value.into()),
-        _ => {
-            let Some(seconds @ 1..=3600) = number() else {
-                return usage(format!("{written} is a number of seconds from 1 to 3600, not '{value}'"));
-            };
-            let span = Duration::from_secs(seconds.into());
-            match name {
-                "wait" => options.wait = Some(span),
-                _ => options.timeout = span,
-            }
-        }
+/// A number is how many transfers Qpid acknowledges at once; here batches follow from the traffic.
+fn ack(text: Option<&str>) -> Result<AckMode, String> {
+    match text.map(|text| (text, text.parse::<u32>())) {
+        Some(("none", _) | (_, Ok(0))) => Ok(AckMode::None),
+        None | Some(("confirm", _) | (_, Ok(_))) => Ok(AckMode::Confirm),
+        Some((text, Err(_))) => Err(format!("--ack is none or confirm, not '{text}'")),
     }
-    Ok(())
 }
 
-fn command<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>), CommandLineError> {
+fn credit(text: Option<&str>) -> Result<u16, String> {
+    let Some(text) = text else { return Ok(CREDIT_DEFAULT) };
+    text.parse().map_err(|_| format!("--credit is a number from 0 (unlimited) to {}, not '{text}'", u16::MAX))
+}
+
+fn seconds(given: &ArgMatches, name: &str) -> Result<Option<Duration>, String> {
+    match cli::text(given, name).map(|text| (text, text.parse())) {
+        None => Ok(None),
+        Some((_, Ok(seconds @ 1..=3600))) => Ok(Some(Duration::from_secs(seconds))),
+        Some((text, _)) => Err(format!("--{name} is a number of seconds from 1 to 3600, not '{text}'")),
+    }
+}
+
+fn understood<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>), String> {
+    let usage = |why: &str| Err(why.to_owned());
     let route = |add, dest, src, exchange, kind| RouteCommand::Route { add, dest, src, exchange, kind };
     let fixed = |key: &str| RouteKind::Static { key: key.into() };
     let queue = |queue: &str| RouteKind::Queue { queue: queue.into() };
@@ -290,23 +289,46 @@ fn command<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>
             command @ ("add" | "del" | "list" | "flush" | "map"),
             ..,
         ] => {
-            return usage(format!("'{group} {command}' has wrong arguments"));
+            return usage(&format!("'{group} {command}' has wrong arguments"));
         }
         ["apply", ..] => return usage("apply takes one file"),
-        [group, command, ..] => return usage(format!("unknown command '{group} {command}'")),
-        [group] => return usage(format!("unknown command '{group}'")),
+        [group, command, ..] => return usage(&format!("unknown command '{group} {command}'")),
+        [group] => return usage(&format!("unknown command '{group}'")),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CommandLineError, LinkTransport, RouteCommand, RouteOptions, parse};
+    use super::{FORMS, LinkTransport, ParsedCommand, RouteCommand, RouteOptions, flat_command, read};
+    use cli::WordsError;
     use federation::{AckMode, RouteKind};
 
-    fn sound(line: &str) -> (RouteCommand<'_>, RouteOptions, usize) {
+    fn parse(words: &[&str]) -> Result<ParsedCommand<'static>, String> {
+        match cli::parse(flat_command(), words) {
+            Ok(given) => read(Box::leak(Box::new(given))),
+            Err(WordsError::Usage(why) | WordsError::Words(why)) => Err(why),
+            Err(WordsError::Help(_)) => Err("help".to_owned()),
+        }
+    }
+
+    fn sound(line: &str) -> (RouteCommand<'static>, RouteOptions, usize) {
         let words: Vec<_> = line.split(' ').collect();
-        let understood = parse(&words).unwrap_or_else(|why| panic!("{line}: {why:?}"));
+        let understood = parse(&words).unwrap_or_else(|why| panic!("{line}: {why}"));
         (understood.command, understood.options, understood.ignored.len())
+    }
+
+    #[test]
+    fn every_form_is_understood_and_has_a_command() {
+        let command = super::command();
+        for (form, words) in FORMS {
+            let _understood = sound(&format!("{form} {}", words.trim_matches(['[', ']'])));
+            let found = form.split(' ').try_fold(&command, |command, word| command.find_subcommand(word));
+            assert_eq!(
+                found.map(|command| command.get_positionals().count()),
+                Some(words.split(' ').count()),
+                "{form}"
+            );
+        }
     }
 
     #[test]
@@ -351,7 +373,7 @@ mod tests {
             ("--durable=yes link list", "--durable takes no value"),
             ("--bogus link list", "unknown option '--bogus'"),
             ("link list -t", "-t needs a value"),
-            ("-t ib link list", "-t is tcp, tls, unix or rdma, not 'ib'"),
+            ("-t ib link list", "--transport is tcp, tls, unix or rdma, not 'ib'"),
             ("--ack some link list", "--ack is none or confirm, not 'some'"),
             ("--credit 65536 link list", "--credit is a number from 0 (unlimited) to 65535, not '65536'"),
             ("--timeout 0 link list", "--timeout is a number of seconds from 1 to 3600, not '0'"),
@@ -360,9 +382,9 @@ mod tests {
             ("link add d s --wait soon", "--wait is a number of seconds from 1 to 3600, not 'soon'"),
         ] {
             let words: Vec<_> = line.split(' ').collect();
-            assert_eq!(parse(&words), Err(CommandLineError::Usage(expect.to_owned())), "{line}");
+            assert_eq!(parse(&words), Err(expect.to_owned()), "{line}");
         }
-        assert_eq!(parse(&["-h"]), Err(CommandLineError::Help));
-        assert_eq!(parse(&[]), Err(CommandLineError::Usage("route needs a command".to_owned())));
+        assert_eq!(parse(&["-h"]), Err("help".to_owned()));
+        assert_eq!(parse(&[]), Err("route needs a command".to_owned()));
     }
 }
