@@ -4,7 +4,7 @@ CARGO ?= cargo
 OUT := out
 HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 
-.PHONY: help bench perf test build fmt lint unit sim crash soak mutants docs clean
+.PHONY: help bench perf test build packages fmt lint unit sim crash soak mutants docs clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -19,6 +19,11 @@ build: ## Build the program, stripped: target/release/harrier, with its symbols 
 	objcopy --only-keep-debug $(HARRIER) $(HARRIER).debug
 	objcopy --strip-all --add-gnu-debuglink=$(HARRIER).debug $(HARRIER) $(HARRIER).stripped
 	mv -f $(HARRIER).stripped $(HARRIER)
+
+# Of the whole program: the packages have its symbols apart.
+packages: ## Packages for Debian and RPM, a tarball, debug symbols, a bill of materials: out/packages. PACKAGES="--level 9 deb": see `packages/build --help`.
+	$(CARGO) build --release --locked -p harrier
+	packages/build --program $(HARRIER) $(PACKAGES)
 
 bench: build ## All benchmarks through a real broker, briefly: tables here, figures in out/report.html. About two minutes after the build.
 	$(HARRIER) bench suite --quick --out $(OUT)
