@@ -39,6 +39,13 @@ impl Dispatcher {
         fx: &mut E,
     ) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };
+        // One alone, as of clients that acknowledge each message: the ledger stays where it is.
+        if channel.ledger.oldest() == Some(through)
+            && let Some(delivery) = channel.ledger.settle(through)
+        {
+            self.settle_all(key, [delivery], outcome, catalog, fx);
+            return true;
+        }
         let mut ledger = std::mem::take(&mut channel.ledger);
         let mut done = SettledRun::default();
         let mut acknowledged = 0;

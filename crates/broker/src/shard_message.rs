@@ -296,7 +296,7 @@ impl ShardBatch {
         }
     }
 
-    /// A message of a durable queue is taken without acknowledgement, see [`ShardBatch::push_settled`].
+    /// A message of a durable queue is taken without acknowledgement: one shard message covers those that follow one another, too.
     #[inline]
     pub fn push_taken(&mut self, queue: QueueId, position: QueuePosition) {
         match self.messages.last_mut() {

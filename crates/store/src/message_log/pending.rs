@@ -186,9 +186,9 @@ mod tests {
     use super::*;
     use crate::record::StoredMessage;
 
-    struct Body(&'static [u8]);
+    struct ListedMessage(&'static [u8]);
 
-    impl LoggedMessage for Body {
+    impl LoggedMessage for ListedMessage {
         fn stored(&self) -> StoredMessage<'_> {
             StoredMessage {
                 exchange: b"",
@@ -213,7 +213,7 @@ mod tests {
     fn messages_that_are_alike_are_taken_off_together_up_to_one_that_was_settled() {
         let mut list = PendingList::new();
         list.push(Entry::CommitBegin);
-        list.push_messages(1, Position(7), [b"a".as_slice(), b"bb", b"ccc", b"d", b"e"].into_iter().map(Body));
+        list.push_messages(1, Position(7), [b"a".as_slice(), b"bb", b"ccc", b"d", b"e"].into_iter().map(ListedMessage));
         assert_eq!((list.last(), list.bytes()), (6, 5 * 5 + 8));
         let settled = list.take_unwritten(5, 6).expect("it was not written");
         list.subtract(settled.bytes());
