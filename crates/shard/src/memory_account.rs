@@ -198,6 +198,27 @@ mod tests {
     }
 
     #[test]
+    fn regions_that_few_blocks_keep_count_as_far_as_the_system_has_provided_them() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static RESIDENT_BYTES: AtomicUsize = AtomicUsize::new(0);
+        let resident = |mib: usize| RESIDENT_BYTES.store(mib << 20, Ordering::Relaxed);
+        let process =
+            crate::ProcessMemory { heap_bytes: || 0, resident_bytes: || Some(RESIDENT_BYTES.load(Ordering::Relaxed)) };
+        let shared = SharedState::new(2, MEMORY_BYTES_MAX, 1).with_process(process);
+        let mut account = MemoryAccount::new(ShardId(0));
+        let mut used = |is_alarmed| account.record_used(100 << 20, 0, is_alarmed, &shared);
+        for shard in [0, 1] {
+            shared.record_occupied_bytes(ShardId(shard), 600 << 20);
+        }
+        resident(900);
+        assert_eq!(used(false), None, "there is much of the regions that nobody has touched");
+        resident(1_100);
+        assert_eq!(used(false), Some(true));
+        shared.record_occupied_bytes(ShardId(1), 300 << 20);
+        assert_eq!(used(true), Some(false), "the rest is what allocators keep");
+    }
+
+    #[test]
     fn the_heap_is_trimmed_when_lists_become_shorter_and_sooner_when_memory_is_short() {
         let (shared, [mut account, _]) = accounts();
         let start = some_instant();

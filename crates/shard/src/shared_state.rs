@@ -33,6 +33,7 @@ use wire::ReplyCode;
 struct ShardCounts {
     bytes: AtomicU64,
     held_bytes: AtomicU64,
+    occupied_bytes: AtomicU64,
     partial_bytes: AtomicU64,
     settlement_bytes: AtomicU64,
     copied_in: AtomicU64,
@@ -178,6 +179,24 @@ impl SharedState {
         &self.shards[usize::from(shard.0)]
     }
 
+    /// Records the bytes of the regions of message memory that a shard has blocks in. A few blocks that stay, of many that
+    /// were freed, keep all of a region, and blocks of other sizes cannot use it.
+    pub(crate) fn record_occupied_bytes(&self, shard: ShardId, bytes: u64) {
+        self.of_shard(shard).occupied_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the process holds with `used_bytes` in use: no less than the regions that these are in, and no more than the system
+    /// has provided. What was allocated and never touched takes no memory: tables that have doubled, the rest of a region.
+    fn held_in_use_bytes(&self, used_bytes: u64) -> u64 {
+        self.provided_bytes().map_or(used_bytes, |provided| used_bytes.max(self.occupied_bytes()).min(provided))
+    }
+
+    /// The heap, and on all shards the regions of message memory that have blocks in use.
+    fn occupied_bytes(&self) -> u64 {
+        let regions: u64 = self.shards.iter().map(|line| line.occupied_bytes.load(Ordering::Relaxed)).sum();
+        self.ports_bytes() + self.heap_bytes().unwrap_or(0) + regions
+    }
+
     /// Records the bytes in use on a shard. Returns what the broker as a whole may still take; once over its limit,
     /// memory is low until a twentieth below, so that the alarm does not flutter.
     ///
@@ -195,9 +214,8 @@ impl SharedState {
         let limit = if was_low { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max };
         let mut all = self.used_bytes();
         let settlement_bytes: u64 = self.shards.iter().map(|line| line.settlement_bytes.load(Ordering::Relaxed)).sum();
-        if all + settlement_bytes > limit {
-            // What was allocated and never touched takes no memory: tables that have doubled.
-            all = all.min(self.provided_bytes().unwrap_or(all)) + settlement_bytes;
+        if all.max(self.occupied_bytes()) + settlement_bytes > limit {
+            all = self.held_in_use_bytes(all) + settlement_bytes;
         }
         if all <= limit {
             self.heap_bytes_before.store(heap_bytes, Ordering::Relaxed);
