@@ -21,6 +21,7 @@ pub(crate) struct MemoryAccount {
     seen_bytes: usize,
     pressure: MemoryPressure,
     partial_checked_at: Option<Instant>,
+    share_checked_at: Option<Instant>,
     pub partial_check: PartialCheck,
     /// The bytes queued in virtual hosts with a limit, as the other shards know them.
     vhost_bytes: Vec<(VhostId, u64)>,
@@ -46,6 +47,7 @@ impl MemoryAccount {
             seen_bytes: 0,
             pressure: MemoryPressure::NONE,
             partial_checked_at: None,
+            share_checked_at: None,
             partial_check: PartialCheck::default(),
             vhost_bytes: Vec::new(),
         }
@@ -71,6 +73,15 @@ impl MemoryAccount {
         let is_due = self.partial_checked_at.is_none_or(|at| now >= at + RECHECK_INTERVAL);
         if is_due {
             self.partial_checked_at = Some(now);
+        }
+        is_due
+    }
+
+    /// Whether it is time to look what definitions may take, which then counts as done.
+    pub fn start_share_check(&mut self, now: Instant) -> bool {
+        let is_due = self.share_checked_at.is_none_or(|at| now >= at + RECHECK_INTERVAL);
+        if is_due {
+            self.share_checked_at = Some(now);
         }
         is_due
     }

@@ -7,7 +7,7 @@
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
 use crate::limits::{
-    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, MOVE_SPARE_CONNECTIONS, PAGING_SHARE_DIVISOR,
+    DEFINITION_SHARE_DIVISOR, HEAP_GAP_DIVISOR, MEMORY_RESERVE_DIVISOR, MOVE_SPARE_CONNECTIONS, PAGING_SHARE_DIVISOR,
     PARTIAL_SHARE_DIVISOR, PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
 };
 use crate::login_failures::LoginFailures;
@@ -136,13 +136,23 @@ impl SharedState {
     }
 
     /// What definitions may take, for the shard that executes them first, with so many replicas outside of the shards; `None` for
-    /// other shards, and if nobody counts the heap.
+    /// other shards, and if nobody counts the heap. What definitions that were deleted have left on the heap is part of it.
     pub(crate) fn definition_share(&self, shard: ShardId, subscribers: usize) -> Option<DefinitionShare> {
         self.process.filter(|_| shard == ShardId(0)).map(|_| DefinitionShare {
-            bytes_max: (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR) as usize,
+            bytes_max: (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR).saturating_sub(self.heap_gap_bytes())
+                as usize,
             replicas: self.shards.len() + subscribers,
             queue_bytes: size_of::<Queue>(),
         })
+    }
+
+    /// Bytes that the heap has from the system beside what is allocated, beyond what is usual: a few allocations that stay, of
+    /// many that were freed, keep whole pages, and those of other sizes cannot use them.
+    fn heap_gap_bytes(&self) -> u64 {
+        let message_memory: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
+        let known = self.ports_bytes() + self.heap_bytes().unwrap_or(0) + message_memory;
+        let usual = PROCESS_BYTES + self.memory_bytes_max / HEAP_GAP_DIVISOR;
+        self.provided_bytes().unwrap_or(0).saturating_sub(known + usual)
     }
 
     /// Bytes that the system has provided since the start; `None` if nobody tells.
