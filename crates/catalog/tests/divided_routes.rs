@@ -121,6 +121,32 @@ fn a_message_that_satisfies_very_many_bindings_is_held_against_them_a_piece_at_a
     }
 }
 
+#[test]
+fn alternate_exchanges_of_very_many_are_visited_a_piece_at_a_time() {
+    let mut script = RoutingScript::new();
+    script.run("exchange from fanout; exchange last fanout; queue q; bind last '' q");
+    for number in 0..2_000 {
+        script.run(&format!("exchange e{number} fanout alternate-exchange=last; bind-exchange from '' e{number}"));
+    }
+    for work_max in [1, 50, 5_000] {
+        let search = Search { exchange: "from", key: "", properties: &[0, 0], work_max };
+        let (pieces, found) = search.in_pieces(&mut script, |_, _| ());
+        assert_eq!(found, ["q"], "{work_max} units");
+        let most = pieces.iter().max().copied().unwrap_or_default();
+        assert!(most <= work_max + 20, "{work_max} units: {most}");
+    }
+    // A binding that is made between any two pieces is looked for at all exchanges, a piece at a time as well.
+    let search = Search { exchange: "from", key: "", properties: &[0, 0], work_max: 500 };
+    let (pieces, found) = search.in_pieces(&mut script, |script, piece| {
+        if piece < 5 {
+            script.run(&format!("queue other; bind amq.direct {piece} other"));
+        }
+    });
+    assert_eq!(found, ["q"]);
+    let most = pieces.iter().max().copied().unwrap_or_default();
+    assert!(most <= 520, "{most}");
+}
+
 /// A consistent-hash exchange with many seats, of one weight or each of another.
 fn seats(one_weight: bool) -> RoutingScript {
     let mut script = RoutingScript::new();

@@ -77,6 +77,9 @@ pub const DIAL_CREDITS_MIN: u16 = 64;
 /// Definitions may take this fraction of the memory limit, one half: nobody consumes them, and publishers would wait for
 /// their deletion. Beyond it exchanges, queues and bindings that do not exist yet are refused.
 pub const DEFINITION_SHARE_DIVISOR: u64 = 2;
+/// The heap may have this fraction of the memory limit, one sixteenth, between what is allocated, beside what a process has
+/// anyway. More than that is taken from the share of definitions.
+pub const HEAP_GAP_DIVISOR: u64 = 16;
 /// Memory that is pinned for RDMA on behalf of one user, the receive buffers of its connections and what devices are lent for
 /// bodies, may take this fraction of the memory limit, one quarter. Beyond it memory is not lent, and connections are refused.
 pub const PINNED_SHARE_DIVISOR: u64 = 4;

@@ -21,6 +21,7 @@ pub(crate) struct MemoryAccount {
     seen_bytes: usize,
     pressure: MemoryPressure,
     partial_checked_at: Option<Instant>,
+    share_checked_at: Option<Instant>,
     pub partial_check: PartialCheck,
     /// The bytes queued in virtual hosts with a limit, as the other shards know them.
     vhost_bytes: Vec<(VhostId, u64)>,
@@ -46,6 +47,7 @@ impl MemoryAccount {
             seen_bytes: 0,
             pressure: MemoryPressure::NONE,
             partial_checked_at: None,
+            share_checked_at: None,
             partial_check: PartialCheck::default(),
             vhost_bytes: Vec::new(),
         }
@@ -71,6 +73,15 @@ impl MemoryAccount {
         let is_due = self.partial_checked_at.is_none_or(|at| now >= at + RECHECK_INTERVAL);
         if is_due {
             self.partial_checked_at = Some(now);
+        }
+        is_due
+    }
+
+    /// Whether it is time to look what definitions may take, which then counts as done.
+    pub fn start_share_check(&mut self, now: Instant) -> bool {
+        let is_due = self.share_checked_at.is_none_or(|at| now >= at + RECHECK_INTERVAL);
+        if is_due {
+            self.share_checked_at = Some(now);
         }
         is_due
     }
@@ -195,6 +206,27 @@ mod tests {
         assert!(other.record_held(600 << 20, &shared), "both together hold too much");
         let recheck = |used_bytes| one.needs_recheck(0, used_bytes, [].into_iter(), &shared);
         assert!(!recheck(300 << 20) && recheck(302 << 20));
+    }
+
+    #[test]
+    fn regions_that_few_blocks_keep_count_as_far_as_the_system_has_provided_them() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static RESIDENT_BYTES: AtomicUsize = AtomicUsize::new(0);
+        let resident = |mib: usize| RESIDENT_BYTES.store(mib << 20, Ordering::Relaxed);
+        let process =
+            crate::ProcessMemory { heap_bytes: || 0, resident_bytes: || Some(RESIDENT_BYTES.load(Ordering::Relaxed)) };
+        let shared = SharedState::new(2, MEMORY_BYTES_MAX, 1).with_process(process);
+        let mut account = MemoryAccount::new(ShardId(0));
+        let mut used = |is_alarmed| account.record_used(100 << 20, 0, is_alarmed, &shared);
+        for shard in [0, 1] {
+            shared.record_occupied_bytes(ShardId(shard), 600 << 20);
+        }
+        resident(900);
+        assert_eq!(used(false), None, "there is much of the regions that nobody has touched");
+        resident(1_100);
+        assert_eq!(used(false), Some(true));
+        shared.record_occupied_bytes(ShardId(1), 300 << 20);
+        assert_eq!(used(true), Some(false), "the rest is what allocators keep");
     }
 
     #[test]

@@ -61,6 +61,13 @@ impl Sessions {
             self.connections.give_back_room(self.effects.pool());
             self.effects.pool().trim();
         }
+        let occupied_bytes = self.effects.pool().occupied_bytes().saturating_sub(untouched_bytes);
+        self.shared.record_occupied_bytes(self.options.shard, occupied_bytes as u64);
+        if self.memory.start_share_check(now)
+            && let Some(share) = self.shared.definition_share(self.options.shard, self.effects.replicas.subscribers())
+        {
+            self.broker.catalog_mut().set_definition_share(share);
+        }
         let heap_bytes = self.shared.heap_bytes().map_or(list_bytes, |bytes| bytes as usize);
         if self.memory.should_trim_heap(heap_bytes, is_short, now) {
             slab::trim_heap();

@@ -7,7 +7,7 @@
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
 use crate::limits::{
-    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, MOVE_SPARE_CONNECTIONS, PAGING_SHARE_DIVISOR,
+    DEFINITION_SHARE_DIVISOR, HEAP_GAP_DIVISOR, MEMORY_RESERVE_DIVISOR, MOVE_SPARE_CONNECTIONS, PAGING_SHARE_DIVISOR,
     PARTIAL_SHARE_DIVISOR, PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
 };
 use crate::login_failures::LoginFailures;
@@ -33,6 +33,7 @@ use wire::ReplyCode;
 struct ShardCounts {
     bytes: AtomicU64,
     held_bytes: AtomicU64,
+    occupied_bytes: AtomicU64,
     partial_bytes: AtomicU64,
     settlement_bytes: AtomicU64,
     copied_in: AtomicU64,
@@ -135,13 +136,23 @@ impl SharedState {
     }
 
     /// What definitions may take, for the shard that executes them first, with so many replicas outside of the shards; `None` for
-    /// other shards, and if nobody counts the heap.
+    /// other shards, and if nobody counts the heap. What definitions that were deleted have left on the heap is part of it.
     pub(crate) fn definition_share(&self, shard: ShardId, subscribers: usize) -> Option<DefinitionShare> {
         self.process.filter(|_| shard == ShardId(0)).map(|_| DefinitionShare {
-            bytes_max: (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR) as usize,
+            bytes_max: (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR).saturating_sub(self.heap_gap_bytes())
+                as usize,
             replicas: self.shards.len() + subscribers,
             queue_bytes: size_of::<Queue>(),
         })
+    }
+
+    /// Bytes that the heap has from the system beside what is allocated, beyond what is usual: a few allocations that stay, of
+    /// many that were freed, keep whole pages, and those of other sizes cannot use them.
+    fn heap_gap_bytes(&self) -> u64 {
+        let message_memory: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
+        let known = self.ports_bytes() + self.heap_bytes().unwrap_or(0) + message_memory;
+        let usual = PROCESS_BYTES + self.memory_bytes_max / HEAP_GAP_DIVISOR;
+        self.provided_bytes().unwrap_or(0).saturating_sub(known + usual)
     }
 
     /// Bytes that the system has provided since the start; `None` if nobody tells.
@@ -178,6 +189,24 @@ impl SharedState {
         &self.shards[usize::from(shard.0)]
     }
 
+    /// Records the bytes of the regions of message memory that a shard has blocks in. A few blocks that stay, of many that
+    /// were freed, keep all of a region, and blocks of other sizes cannot use it.
+    pub(crate) fn record_occupied_bytes(&self, shard: ShardId, bytes: u64) {
+        self.of_shard(shard).occupied_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the process holds with `used_bytes` in use: no less than the regions that these are in, and no more than the system
+    /// has provided. What was allocated and never touched takes no memory: tables that have doubled, the rest of a region.
+    fn held_in_use_bytes(&self, used_bytes: u64) -> u64 {
+        self.provided_bytes().map_or(used_bytes, |provided| used_bytes.max(self.occupied_bytes()).min(provided))
+    }
+
+    /// The heap, and on all shards the regions of message memory that have blocks in use.
+    fn occupied_bytes(&self) -> u64 {
+        let regions: u64 = self.shards.iter().map(|line| line.occupied_bytes.load(Ordering::Relaxed)).sum();
+        self.ports_bytes() + self.heap_bytes().unwrap_or(0) + regions
+    }
+
     /// Records the bytes in use on a shard. Returns what the broker as a whole may still take; once over its limit,
     /// memory is low until a twentieth below, so that the alarm does not flutter.
     ///
@@ -195,9 +224,8 @@ impl SharedState {
         let limit = if was_low { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max };
         let mut all = self.used_bytes();
         let settlement_bytes: u64 = self.shards.iter().map(|line| line.settlement_bytes.load(Ordering::Relaxed)).sum();
-        if all + settlement_bytes > limit {
-            // What was allocated and never touched takes no memory: tables that have doubled.
-            all = all.min(self.provided_bytes().unwrap_or(all)) + settlement_bytes;
+        if all.max(self.occupied_bytes()) + settlement_bytes > limit {
+            all = self.held_in_use_bytes(all) + settlement_bytes;
         }
         if all <= limit {
             self.heap_bytes_before.store(heap_bytes, Ordering::Relaxed);

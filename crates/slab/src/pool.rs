@@ -102,6 +102,12 @@ impl Pool {
         self.inner().mapped_bytes()
     }
 
+    /// Bytes of the regions that blocks are allocated in, with everything between these: of what is mapped, all but the empty
+    /// regions that are cached.
+    pub fn occupied_bytes(&self) -> usize {
+        self.inner().occupied_bytes()
+    }
+
     /// Bytes in allocated blocks, with headers and rounding. Blocks freed by other threads count until they are
     /// collected.
     #[inline]

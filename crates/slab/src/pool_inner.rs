@@ -141,6 +141,10 @@ impl PoolInner {
         self.mapped_bytes.get()
     }
 
+    pub(crate) fn occupied_bytes(&self) -> usize {
+        self.mapped_bytes.get() - self.free_regions.borrow().cached_bytes
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.generation.get()
     }

@@ -112,6 +112,28 @@ fn a_pool_takes_nothing_before_it_is_asked_and_keeps_nothing_after_a_trim() {
 }
 
 #[test]
+fn a_block_that_stays_occupies_its_region() {
+    let pool = Pool::default();
+    let each = REGION_BYTES / 8;
+    let mut blocks: Vec<BlockMut> = (0..32).map(|_| pool.block(each)).collect();
+    let full = pool.occupied_bytes();
+    assert_eq!(full, pool.mapped_bytes());
+    let mut number = 0;
+    blocks.retain(|_| {
+        number += 1;
+        number % 8 == 1
+    });
+    assert!(pool.used_bytes() < full / 4);
+    // Each region has seven at most.
+    assert!(pool.occupied_bytes() >= 4 * REGION_BYTES, "{} of {full}", pool.occupied_bytes());
+    drop(blocks);
+    // The region that blocks are allocated in next is not cached, and all others are.
+    assert!(pool.occupied_bytes() <= REGION_BYTES && pool.mapped_bytes() == full);
+    pool.trim();
+    assert_eq!(pool.occupied_bytes(), 0);
+}
+
+#[test]
 fn empty_regions_beyond_the_bound_go_back() {
     let pool = Pool::new(PoolOptions { cached_bytes_max: 2 * REGION_BYTES });
     let a_region_each = CLASSED_BYTES_MAX + 1;

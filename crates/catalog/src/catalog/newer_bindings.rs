@@ -33,7 +33,7 @@ impl Catalog {
         let mut round = match search.newer.round.take() {
             Some(round) => round,
             None if search.newer.seen == last => {
-                let any = self.visit_alternates(search);
+                let any = self.visit_alternates(search, work_end);
                 search.newer.is_complete = !any;
                 return any;
             }
@@ -43,6 +43,10 @@ impl Catalog {
             }
         };
         while let Some(SearchedExchange { id, any }) = search.newer.searched.get(round.at).copied() {
+            if self.work >= work_end {
+                search.newer.round = Some(round);
+                return true;
+            }
             self.work += 1;
             let mut any = any;
             let mut next = None;
@@ -74,19 +78,20 @@ impl Catalog {
         true
     }
 
-    /// Goes on with the alternate exchanges of those that lead nowhere. Answers whether there is one.
-    fn visit_alternates(&mut self, search: &mut KeyedRoute) -> bool {
+    /// Goes on with the alternate exchanges of those that lead nowhere, as far as the work goes. Answers whether there is one, or
+    /// may be.
+    fn visit_alternates(&mut self, search: &mut KeyedRoute, work_end: u64) -> bool {
         let mut has_one = false;
-        for at in 0..search.newer.searched.len() {
-            let SearchedExchange { id, any } = search.newer.searched[at];
-            if any || self.exchanges.get(id).is_none() {
-                continue;
-            }
+        while let Some(id) = search.newer.next_without_way() {
             self.work += 1;
-            search.newer.searched[at].any = true;
-            if let Some(alternate) = self.alternate(id.index) {
+            if self.exchanges.get(id).is_some()
+                && let Some(alternate) = self.alternate(id.index)
+            {
                 search.visit(self.exchanges.id(alternate));
                 has_one = true;
+            }
+            if self.work >= work_end {
+                return true;
             }
         }
         has_one

@@ -4,7 +4,7 @@ use super::attacker::{Attacker, method_frame, open_channel, short};
 use super::broker::LimitedBroker;
 use super::bystander::Bystander;
 use super::{size, times};
-use wire::method::{Method, basic, queue};
+use wire::method::{Method, basic, exchange, queue};
 use wire::{Table, TableRef, Value};
 
 /// An exclusive queue, which goes with its connection. Nobody awaits an answer.
@@ -176,4 +176,48 @@ fn channels_are_counted_and_wait() {
     // The tables of channels give their memory back.
     bystander.exchange(attack);
     broker.terminate();
+}
+
+/// A few exchanges stay of many of each size: they keep pages of the heap of which nearly all is free, and arguments of other sizes
+/// cannot use them.
+#[test]
+fn what_few_definitions_keep_of_many_that_were_deleted_is_counted() {
+    let attack = "exchanges of fourteen sizes of which few stay";
+    let broker = LimitedBroker::start("few-definitions", times(64));
+    let mut bystander = Bystander::new(&broker);
+    let mut attacker = Attacker::connect(&broker, "guest");
+    attacker.send(&open_channel(1)).expect("sent");
+    let mut carry_out = |parts: Vec<u8>| {
+        attacker.send_in_background([parts, method_frame(1, qos())].concat());
+        attacker.await_any(&["basic.qos-ok", "connection.close"]).as_deref() == Some("basic.qos-ok")
+    };
+    let sizes = [700, 900, 1_200, 1_600, 2_100, 2_800, 3_700, 5_000, 6_700, 9_000, 12_000, 16_000, 22_000, 30_000];
+    let is_refused = sizes.into_iter().any(|bytes| {
+        let arguments = Table::new().with("large", Value::text(&"a".repeat(bytes))).expect("short").to_bytes();
+        let count = times(8 << 20) / (bytes + 600);
+        let stays = |number: usize| number.is_multiple_of((64 << 10) / bytes);
+        let all: Vec<usize> = (0..count).collect();
+        !all.chunks(200).all(|some| {
+            carry_out(
+                some.iter().flat_map(|number| declare_exchange(&format!("{bytes}.{number}"), &arguments)).collect(),
+            )
+        }) || !all.chunks(200).all(|some| {
+            let deleted = some.iter().filter(|&&number| !stays(number));
+            carry_out(deleted.flat_map(|number| delete_exchange(&format!("{bytes}.{number}"))).collect())
+        })
+    });
+    broker.has_kept_its_limit(attack);
+    assert!(is_refused, "506 RESOURCE_ERROR");
+    bystander.exchange(attack);
+}
+
+fn declare_exchange(name: &str, arguments: &[u8]) -> Vec<u8> {
+    let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+    let (exchange, kind, arguments) = (short(name), short("fanout"), TableRef::new(arguments));
+    let declare = exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
+    method_frame(1, declare.into())
+}
+
+fn delete_exchange(name: &str) -> Vec<u8> {
+    method_frame(1, exchange::Delete { exchange: short(name), if_unused: false, no_wait: true }.into())
 }

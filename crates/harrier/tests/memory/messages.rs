@@ -74,6 +74,49 @@ fn delete_filled(bystander: &mut Bystander) {
     FILLED.iter().for_each(|queue| bystander.delete(queue));
 }
 
+/// Queues of messages that are purged, each with less than half of the memory limit.
+const PURGED: [&str; 4] = ["purged.0", "purged.1", "purged.2", "purged.3"];
+
+/// A few messages stay of very many of each size: they keep regions of which nearly all is free, and messages of other sizes
+/// cannot use them.
+#[test]
+fn what_few_messages_keep_of_many_that_were_purged_is_counted() {
+    let attack = "messages of seven sizes of which few stay";
+    let broker = LimitedBroker::start("few-stay", times(64));
+    let mut bystander = Bystander::new(&broker);
+    let mut attacker = publisher(&broker, HEAP);
+    PURGED.iter().for_each(|queue| attacker.send(&declare_queue(queue, &[])).expect("sent"));
+    let mut purger = Attacker::connect(&broker, "guest");
+    purger.send(&open_channel(1)).expect("sent");
+    // A megabyte at a time, as large as a region.
+    let some = |bytes: usize| {
+        let purged = (0..(1 << 20) / bytes).flat_map(|number| message(PURGED[number % 4], bytes));
+        message(HEAP, bytes).into_iter().chain(purged).collect::<Vec<u8>>()
+    };
+    // The answer comes when everything before it is taken.
+    let answered = declare_queue(HEAP, &[]);
+    for bytes in [400, 1_000, 2_500, 6_000, 15_000, 40_000, 100_000] {
+        let is_taken = (0..times(36)).all(|_| {
+            // It may be held back in the middle.
+            attacker.send_in_background([some(bytes), answered.clone()].concat());
+            attacker.await_any(&["queue.declare-ok", "connection.blocked"]).as_deref() == Some("queue.declare-ok")
+        });
+        for name in PURGED {
+            purger.send(&method_frame(1, queue::Purge { queue: short(name), no_wait: false }.into())).expect("sent");
+            assert!(purger.await_method("queue.purge-ok"));
+        }
+        if !is_taken {
+            break;
+        }
+    }
+    broker.has_kept_its_limit(attack);
+    broker.await_alarm();
+    bystander.delete(HEAP);
+    broker.await_line("\"over\":false");
+    bystander.exchange(attack);
+    broker.has_kept_its_limit(attack);
+}
+
 #[test]
 fn a_publisher_that_comes_again_gets_no_large_message_in() {
     for body_mib in [30, 100] {

@@ -29,8 +29,13 @@ fn declare_as(name: &str, durable: bool, arguments: &Table) -> Vec<u8> {
 }
 
 fn declare_exchange(name: &str, kind: &str) -> Vec<u8> {
+    declare_exchange_with(name, kind, &Table::new())
+}
+
+fn declare_exchange_with(name: &str, kind: &str, arguments: &Table) -> Vec<u8> {
+    let bytes = arguments.to_bytes();
     let (passive, durable, auto_delete, internal, no_wait) = (false, has_store(), false, false, true);
-    let (exchange, kind, arguments) = (short(name), short(kind), TableRef::EMPTY);
+    let (exchange, kind, arguments) = (short(name), short(kind), TableRef::new(&bytes));
     let declare = exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
     method_frame(1, declare.into())
 }
@@ -268,6 +273,22 @@ fn bindings_that_differ_in_their_arguments_alone() {
             bind("q", "h", "", &table)
         };
         carry_out(&mut attacker, (0..size(5_000, 25_000)).map(one));
+    });
+}
+
+#[test]
+fn a_chain_of_alternate_exchanges() {
+    beside("a chain of alternate exchanges", |broker| {
+        let mut attacker = connect(broker);
+        let exchanges = size(20_000, 200_000);
+        let one = |number: usize| {
+            let next =
+                Table::new().with("alternate-exchange", Value::text(&format!("a{}", number + 1))).expect("short");
+            declare_exchange_with(&format!("a{number}"), "direct", &next)
+        };
+        carry_out(&mut attacker, (0..exchanges).map(one));
+        // Each key is another, so that no route is remembered.
+        carry_out(&mut attacker, (0..20).map(|number| publish("a0", &number.to_string(), plain())));
     });
 }
 
