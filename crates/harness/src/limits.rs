@@ -18,6 +18,12 @@ pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 pub const SOCKET_BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// How long a broker may take to accept connections after its start.
 pub const BROKER_READY_WAIT: Duration = Duration::from_secs(20);
+/// Longest line of a broker's log that is read in one piece, in bytes.
+pub const LOG_LINE_BYTES_MAX: u64 = 64 << 10;
+/// How often a broker that is waited for is looked after while its log says nothing.
+pub const LOG_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Most ports that are tried for a listener that cannot choose one.
+pub const PICKED_PORTS_MAX: usize = 8;
 /// How long a publisher or consumer may take to connect and declare.
 pub const ROLE_READY_WAIT: Duration = Duration::from_secs(60);
 /// How long a role waits for a command before it sends heartbeats, in milliseconds: a fraction of any heartbeat interval.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -45,6 +45,25 @@ impl ChildProcess {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its standard error, if that is a pipe that nobody has taken.
+    pub(crate) fn take_errors(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    /// Waits for its end, which is near, and says how it ended.
+    pub(crate) fn await_end(&mut self) -> Result<String, String> {
+        let deadline = Deadline::after(CHILD_END_WAIT);
+        loop {
+            match self.ended()? {
+                Some(status) => return Ok(format!("the {} ended early ({status})", self.name)),
+                None if deadline.passed() => {
+                    return Ok(format!("the {} closed its output and does not end", self.name));
+                }
+                None => pause(Duration::from_millis(1)),
+            }
+        }
     }
 
     /// Its exit status, if it has ended.
