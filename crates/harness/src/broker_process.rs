@@ -27,7 +27,7 @@ impl BrokerProcess {
     }
 
     /// Starts the broker of this command with these options.
-    pub fn start_command(
+    pub(crate) fn start_command(
         command: &[String],
         options: &[String],
         cpus: &CpuList,
@@ -75,7 +75,7 @@ impl BrokerProcess {
     }
 
     /// Fails if it has ended.
-    pub fn check_alive(&mut self) -> Result<(), String> {
+    pub(crate) fn check_alive(&mut self) -> Result<(), String> {
         self.process.check_alive()
     }
 

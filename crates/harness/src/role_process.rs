@@ -72,7 +72,7 @@ impl ChildProcess {
     }
 
     /// Fails if the process has ended.
-    pub fn check_alive(&mut self) -> Result<(), String> {
+    pub(crate) fn check_alive(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(format!("the {} ended early ({status})", self.name)),
@@ -109,7 +109,7 @@ pub enum RoleOutput {
 }
 
 /// A child process that runs a role: it reads commands and writes reports as lines.
-pub struct RoleProcess {
+pub(crate) struct RoleProcess {
     // Dropped first: a child with children of its own ends them at the end of its commands.
     commands: ChildStdin,
     process: ChildProcess,
@@ -181,7 +181,7 @@ impl RoleProcess {
     }
 
     /// Sends a line to its standard input.
-    pub fn send_line(&mut self, line: &str) -> Result<(), String> {
+    pub(crate) fn send_line(&mut self, line: &str) -> Result<(), String> {
         let mut text = String::with_capacity(line.len() + 1);
         text.push_str(line);
         text.push('\n');
