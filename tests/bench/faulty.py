@@ -8,9 +8,10 @@ Never:  takes a run for invalid that is only slow.
 import contextlib
 import os
 import signal
+import socket
 
 from relay import relay, silent
-from scene import FAILED, INVALID, WELL, bench, faults, free_port, harrier, need, points, runs, until, whole
+from scene import FAILED, INVALID, WELL, bench, faults, harrier, need, points, runs, until, whole
 
 # One size; a tenth of it warms up, so that message 300 is well inside the measured part.
 COUNT, AT = 400, 300
@@ -214,8 +215,11 @@ def speaks_another_protocol():
 
 
 def refuses():
-    port = free_port()
-    ended = bench("de-spsc", "-m", "64:64", "-i", 10, "--url", f"amqp://127.0.0.1:{port}", status=FAILED)
+    # A port that is bound and at which nobody listens: no other program can get it meanwhile.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        ended = bench("de-spsc", "-m", "64:64", "-i", 10, "--url", f"amqp://127.0.0.1:{port}", status=FAILED)
     need("refused" in ended.err and str(port) in ended.err, "who refused is not said", ended)
 
 

@@ -222,9 +222,13 @@ def recover():
     forgetful = OUT / "forgetful"
     forgetful.mkdir(exist_ok=True)
     start = f"""#!/bin/sh
-{PROGRAM} broker --state none --log-level warn --listen 127.0.0.1:$2 >"$1/log" 2>&1 </dev/null &
+# The second start finds its port taken once.
+if [ "$2" != 0 ] && [ ! -e "$1/taken" ]; then touch "$1/taken"; exit 98; fi
+{PROGRAM} broker --state none --log-format json --listen 127.0.0.1:$2 >"$1/log" 2>&1 </dev/null &
 echo $! >"$1/pid"
+while kill -0 $! && ! grep -q "harrier broker is ready" "$1/log"; do sleep 0.02; done
 echo "pid $!"
+sed -n 's|.*"addresses":"\\([^"]*\\)".*|url amqp://guest:guest@\\1/%2F|p' "$1/log"
 """
     stop = """#!/bin/sh
 [ -s "$1/pid" ] && kill "$(cat "$1/pid")" 2>"$1/stop.log"
@@ -237,6 +241,9 @@ exit 0
     ended = bench(*words, "--scripts", forgetful, status=INVALID, document="forgetful", deadline_s=120)
     lost = [run["faults"]["lost"] for run in runs(ended.document)]
     need(lost == [0, 500], f"lost: {lost}", ended)
+    (forgetful / "start").write_text("#!/bin/sh\n[ \"$2\" != 0 ] && exit 98\n" + start.partition("\n")[2])
+    ended = bench(*words, "--scripts", forgetful, status=FAILED, deadline_s=120)
+    need("another program has held the broker's port for 5 s" in ended.err, "whose port it is is not said", ended)
 
 
 def suite():

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS / "interop"), str(TESTS / "interop" / "raw")]
+sys.path[:0] = [str(TESTS), str(TESTS / "interop"), str(TESTS / "interop" / "raw")]
 
+import ready
 from report import Report, Skip, equal  # noqa: F401 (passed on)
 
 TREE = TESTS.parent
@@ -145,24 +146,12 @@ def whole(ended, status=None):
 # Brokers.
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def until(condition, what, deadline_s=20):
     deadline = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {deadline_s} s: {what}")
         time.sleep(0.01)  # between two looks at the condition, which has a deadline
-
-
-def answers(port):
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @dataclass
@@ -179,19 +168,10 @@ class Broker:
 @contextlib.contextmanager
 def harrier(*options, before=None):
     """This project's broker in a process of its own, which a test may kill."""
-    port = free_port()
-    with open(OUT / "harrier.log", "ab") as log:
-        process = subprocess.Popen(
-            [PROGRAM, "broker", "--state", "none", "--listen", f"127.0.0.1:{port}", "--log-level", "warn", *options],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            preexec_fn=before,
-        )
+    words = [PROGRAM, "broker", "--state", "none", "--listen", "127.0.0.1:0", *options]
+    process, line = ready.start(words, OUT / "harrier.log", preexec_fn=before)
     try:
-        until(lambda: process.poll() is not None or answers(port), "harrier does not come up")
-        need(process.poll() is None, f"harrier ended with {process.poll()}")
-        yield Broker("harrier", "Harrier", port, process.pid)
+        yield Broker("harrier", "Harrier", line.port, process.pid)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -207,7 +187,7 @@ def scripted(name, product):
     """A broker of ../rabbitmq or ../qpid."""
     folder = OUT / name
     started = subprocess.run(
-        [TESTS / name / "start", folder, str(free_port())], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [TESTS / name / "start", folder, "0"], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     if started.returncode == 77:
         raise Skip(started.stderr.strip().splitlines()[-1].removeprefix("SKIPPED: "))

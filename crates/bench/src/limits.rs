@@ -65,6 +65,8 @@ pub const RECOVER_ACK_EVERY: u64 = 1_000;
 pub const RECOVER_PREFETCH: u16 = 20_000;
 /// How long processes may take to be gone after SIGKILL.
 pub const BROKER_GONE_WAIT: Duration = Duration::from_secs(60);
+/// How long a broker that is started again waits for its port, if another program has it.
+pub const PORT_FREE_WAIT: Duration = Duration::from_secs(5);
 /// Most operations of one client in a run of `churn`.
 pub const CHURN_OPERATIONS_MAX: u64 = 10_000_000;
 /// Default number of messages in a backlog.

@@ -132,7 +132,7 @@ fn measure(
     given: &ParsedOptions,
     folder: &ScratchDirectory,
 ) -> Result<NetworkResults, String> {
-    let broker = NetworkBroker::start(network, address, &["--log-level", "error"])?;
+    let broker = NetworkBroker::start(network, address, &[])?;
     let before = packets_sent();
     let mut documents = Vec::new();
     for name in BENCHMARKS {

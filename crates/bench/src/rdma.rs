@@ -127,7 +127,7 @@ impl RdmaGoals {
 
     /// A broker with one shard that waits for its device in this way, and logs its counters at the end.
     fn broker(&self, poll: &str) -> Result<NetworkBroker, String> {
-        let words = ["--log-level", "info", "--log-format", "json", "--shards", "1", "--rdma-poll", poll];
+        let words = ["--shards", "1", "--rdma-poll", poll];
         NetworkBroker::start(&VERBS, self.address, &words).map_err(|why| format!("a broker over RDMA: {why}"))
     }
 

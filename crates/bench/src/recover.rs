@@ -138,9 +138,7 @@ fn identify(
     setup: &MeasureOptions,
 ) -> Result<BenchmarkTarget, String> {
     let mut broker = CrashBroker::new(source.clone(), &options.dir, setup.placement.broker.clone())?;
-    let began_ns = broker.start()?;
-    broker.await_listening(began_ns)?;
-    broker.await_started()?;
+    broker.start_first()?;
     let mut target = BenchmarkTarget::at(&broker.url())?;
     target.identify(&TcpOptions::default(), false)?;
     let product = target.facts.product.as_deref().and_then(|product| product.split_whitespace().next());
@@ -217,6 +215,8 @@ impl CrashRun {
         placement: &CpuPlacement,
         show: &dyn Fn(&str),
     ) -> Result<[MeasuredRun; 2], String> {
+        show("publishing");
+        broker.start_first()?;
         let task = RecoverTask {
             url: broker.url(),
             queue: format!("harrier-recover-{}", std::process::id()),
@@ -227,10 +227,6 @@ impl CrashRun {
             prefetch: RECOVER_PREFETCH,
             checks: self.checks,
         };
-        show("publishing");
-        let began_ns = broker.start()?;
-        broker.await_listening(began_ns)?;
-        broker.await_started()?;
         let filled = self.fill(broker, &task, placement)?;
         show("restarting with");
         let mut consumer = RoleHandle::start("recover-consumer", &task, &placement.consumer)?;

@@ -23,7 +23,7 @@ impl BodySizeStats {
 
     /// More bodies, so many of one size.
     #[inline]
-    pub fn record_alike(&mut self, bytes: usize, bodies: u64) {
+    pub(crate) fn record_alike(&mut self, bytes: usize, bodies: u64) {
         let bytes = bytes as u64;
         self.sum_bytes += bytes * bodies;
         if bytes <= BODY_SIZE_BOUNDS[0] {

@@ -7,7 +7,7 @@
 use crate::limits::DELIVERIES_PER_SAMPLE;
 
 /// Classes of a histogram of times: the last one has all that are longer.
-pub const TIME_CLASSES: usize = 13;
+pub(crate) const TIME_CLASSES: usize = 13;
 
 /// The longest time of each class but the last, in microseconds: each is four times the one before.
 pub const TIME_CLASS_BOUNDS_US: [u64; TIME_CLASSES - 1] = {

@@ -130,7 +130,7 @@ pub use body_sizes::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats};
 pub use change_list::ChangeList;
 pub use dead_letter_reason::DeadLetterReason;
 pub use delayed_record::delaying_shard;
-pub use delivery_latency::{TIME_CLASS_BOUNDS_US, TIME_CLASSES, TimeStats};
+pub use delivery_latency::{TIME_CLASS_BOUNDS_US, TimeStats};
 pub use direct_reply::ReplyAddress;
 pub use effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
 pub use ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};

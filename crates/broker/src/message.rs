@@ -62,7 +62,7 @@ impl<'a> Content<'a> {
 
     /// Keeps those that differ from it in their bodies alone.
     #[inline]
-    pub fn keep_all(&self, bodies: BodyRun<'_>, kept: &mut Vec<Message>, pool: &Pool) {
+    pub(crate) fn keep_all(&self, bodies: BodyRun<'_>, kept: &mut Vec<Message>, pool: &Pool) {
         let of = |body| Content { body: BodyRef::Small(body), ..*self };
         let first = of(bodies.first()).keep(pool);
         kept.push(first.clone());

@@ -86,7 +86,7 @@ impl Queue {
     }
 
     /// The number by which the store knows its pages.
-    pub fn paged_uid(&self) -> Option<QueueUid> {
+    pub(crate) fn paged_uid(&self) -> Option<QueueUid> {
         self.uid.or(self.spill_uid)
     }
 
@@ -109,25 +109,25 @@ impl Queue {
 
     /// Whether what it wants of upstreams is to be looked at, or withdrawn.
     #[inline]
-    pub fn has_upstreams(&self) -> bool {
+    pub(crate) fn has_upstreams(&self) -> bool {
         self.wants_messages || self.features.as_ref().is_some_and(|features| features.is_federated)
     }
 
     /// Where its dead letters go.
     #[inline]
-    pub fn dead_letter_target(&self) -> Option<&Arc<DeadLetterTarget>> {
+    pub(crate) fn dead_letter_target(&self) -> Option<&Arc<DeadLetterTarget>> {
         self.features.as_ref()?.dead_letter_target.as_ref()
     }
 
     /// Whether all its messages expire.
     #[inline]
-    pub fn has_ttl(&self) -> bool {
+    pub(crate) fn has_ttl(&self) -> bool {
         self.features.as_ref().is_some_and(|features| features.ttl_us.is_some())
     }
 
     /// How long a message may wait: the shorter of the queue's `x-message-ttl` and the message's own expiration.
     #[inline]
-    pub fn time_to_live_us(&self, content: &Content<'_>) -> Option<u64> {
+    pub(crate) fn time_to_live_us(&self, content: &Content<'_>) -> Option<u64> {
         let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
         if !content.properties().has_expiration() {
             return ttl_us;
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// Whether a message that comes is lost unless a consumer takes it at once.
-    pub fn keeps_nothing(&self, content: &Content<'_>) -> bool {
+    pub(crate) fn keeps_nothing(&self, content: &Content<'_>) -> bool {
         self.time_to_live_us(content) == Some(0)
             || self.features.as_ref().is_some_and(|features| features.drops_alone(content))
     }
@@ -152,12 +152,12 @@ impl Queue {
 
     /// Whether its next message has expired.
     #[inline]
-    pub fn has_expired(&self, now_us: u64) -> bool {
+    pub(crate) fn has_expired(&self, now_us: u64) -> bool {
         self.ready.front().is_some_and(|head| self.deadline_us(head) <= now_us)
     }
 
     /// When the first message of a page may expire: not before this. `None` if any time is possible, and never if none expires.
-    pub fn page_deadline_us(&self, page: &PageSummary) -> Option<u64> {
+    pub(crate) fn page_deadline_us(&self, page: &PageSummary) -> Option<u64> {
         if page.may_have_expiration {
             return None;
         }
@@ -166,13 +166,13 @@ impl Queue {
     }
 
     /// When the queue is deleted unless it is used before (`x-expires`).
-    pub fn unused_deadline_us(&self) -> Option<u64> {
+    pub(crate) fn unused_deadline_us(&self) -> Option<u64> {
         let features = self.features.as_ref().filter(|_| self.consumers.is_empty())?;
         Some(features.used_us.saturating_add(features.expires_us?))
     }
 
     /// Whether the queue has been unused for so long that it is deleted.
-    pub fn is_unused_since(&self, now_us: u64) -> bool {
+    pub(crate) fn is_unused_since(&self, now_us: u64) -> bool {
         self.unused_deadline_us().is_some_and(|deadline_us| deadline_us <= now_us)
     }
 
@@ -214,7 +214,7 @@ impl Queue {
         }
     }
 
-    pub fn add_consumer(&mut self, consumer: ConsumerRef, priority: i32, exclusive: bool) {
+    pub(crate) fn add_consumer(&mut self, consumer: ConsumerRef, priority: i32, exclusive: bool) {
         let single_active = self.is_single_active();
         self.consumers.add(consumer, priority, exclusive, single_active);
     }

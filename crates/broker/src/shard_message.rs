@@ -298,7 +298,7 @@ impl ShardBatch {
 
     /// A message of a durable queue is taken without acknowledgement: one shard message covers those that follow one another, too.
     #[inline]
-    pub fn push_taken(&mut self, queue: QueueId, position: QueuePosition) {
+    pub(crate) fn push_taken(&mut self, queue: QueueId, position: QueuePosition) {
         match self.messages.last_mut() {
             Some(ShardMessage::Taken { queue: last, position: first, count })
                 if *last == queue && first.0 + u64::from(*count) == position.0 && *count < u32::MAX =>
@@ -310,7 +310,7 @@ impl ShardBatch {
     }
 
     /// This replica has made every change up to a version. The last of several replaces those before it.
-    pub fn push_applied(&mut self, version: u64) {
+    pub(crate) fn push_applied(&mut self, version: u64) {
         match self.messages.last_mut() {
             Some(ShardMessage::Applied { version: last }) => *last = version,
             _ => self.push(ShardMessage::Applied { version }),
@@ -320,7 +320,7 @@ impl ShardBatch {
     /// Adds a small message for queues there; returns false if it should travel in shared memory. If it differs from the one before
     /// in its body alone, only its body is added.
     #[inline]
-    pub fn push_publish(
+    pub(crate) fn push_publish(
         &mut self,
         content: &Content<'_>,
         queues: impl Iterator<Item = QueueId> + Clone,
@@ -351,7 +351,7 @@ impl ShardBatch {
 
     /// Adds a message for a consumer there, as [`ShardBatch::push_publish`] does.
     #[inline]
-    pub fn push_deliver(
+    pub(crate) fn push_deliver(
         &mut self,
         content: &Content<'_>,
         to: (ConsumerKey, QueueId, QueuePosition),
@@ -404,7 +404,7 @@ impl ShardBatch {
 
     /// Adds a list of queues for the shard message that is written next; returns its range.
     #[inline]
-    pub fn push_queues(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
+    pub(crate) fn push_queues(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
         let from = self.queues.len() as u32;
         self.queues.extend(queues);
         from..self.queues.len() as u32
@@ -426,7 +426,7 @@ impl ShardBatch {
 
     /// Packed messages with one head.
     #[inline]
-    pub fn unpack(&self, packed: &PackedMessage, messages: u32) -> impl Iterator<Item = Content<'_>> {
+    pub(crate) fn unpack(&self, packed: &PackedMessage, messages: u32) -> impl Iterator<Item = Content<'_>> {
         let PackedMessage { properties_bytes, body_bytes, exchange_bytes, routing_key_bytes, .. } = *packed;
         let (arrived_us, rest) = self.bytes[packed.at as usize..].split_at(size_of::<u64>());
         let arrived_us = arrived_us.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

@@ -11,27 +11,6 @@ use crate::{
 use std::borrow::Cow;
 use wire::{Table, Value};
 
-/// Arguments of exchanges that have an effect.
-pub const EXCHANGE_ARGUMENTS_WITH_EFFECT: &[&str] =
-    &[ALTERNATE_EXCHANGE, HASH_HEADER, HASH_PROPERTY, DELAYED_TYPE, MAX_HOPS, DOWNSTREAM_NAME, DOWNSTREAM_VHOST];
-
-/// Arguments of queues that have an effect (see `QueueFeatures`). The others are checked, kept and compared.
-pub const QUEUE_ARGUMENTS_WITH_EFFECT: &[&str] = &[
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-overflow",
-    DEAD_LETTER_EXCHANGE,
-    DEAD_LETTER_ROUTING_KEY,
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-];
-
-/// Arguments of bindings to headers exchanges that have an effect, besides the headers to match.
-pub const BINDING_ARGUMENTS_WITH_EFFECT: &[&str] = &[X_MATCH];
-
 /// Letters that Erlang prints as two.
 const ESCAPED: [(char, char); 9] = [
     ('"', '"'),
@@ -53,7 +32,7 @@ pub(crate) const MAX_HOPS: &str = "x-max-hops";
 pub(crate) const DOWNSTREAM_NAME: &str = "x-downstream-name";
 pub(crate) const DOWNSTREAM_VHOST: &str = "x-downstream-vhost";
 /// A header of messages: the brokers that have passed it on.
-pub const X_RECEIVED_FROM: &str = "x-received-from";
+pub(crate) const X_RECEIVED_FROM: &str = "x-received-from";
 /// A header of messages: what tells one from all others (Harrier extension).
 pub const X_HARRIER_ID: &str = "x-harrier-id";
 /// An argument of bindings between exchanges: what goes this way is stamped (Harrier extension).

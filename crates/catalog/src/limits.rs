@@ -7,19 +7,19 @@
 pub const NAME_BYTES_MAX: usize = wire::limits::SHORT_STR_BYTES_MAX;
 
 /// Words of a topic routing key: 254 dots between 255 empty words is the worst that fits.
-pub const TOPIC_WORDS_MAX: usize = NAME_BYTES_MAX + 1;
+pub(crate) const TOPIC_WORDS_MAX: usize = NAME_BYTES_MAX + 1;
 
 /// Encoded bytes of the arguments of one exchange, queue or binding. A harrier bound: RabbitMQ has none but the frame.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 
 /// Weight of a binding to a consistent-hash exchange. A weight costs nothing here; RabbitMQ makes a bucket for each unit of it.
-pub const WEIGHT_MAX: u32 = 1_000_000_000;
+pub(crate) const WEIGHT_MAX: u32 = 1_000_000_000;
 
 /// How often a message may return to a quorum queue that says nothing else (RabbitMQ 4).
-pub const QUORUM_DELIVERY_LIMIT: u32 = 20;
+pub(crate) const QUORUM_DELIVERY_LIMIT: u32 = 20;
 
 /// Milliseconds for which a message can be delayed; what asks for more is not delayed (the longest timer of RabbitMQ's plugin).
-pub const DELAY_MS_MAX: u32 = u32::MAX;
+pub(crate) const DELAY_MS_MAX: u32 = u32::MAX;
 
 /// Bytes of a permission pattern as written.
 pub const PATTERN_BYTES_MAX: usize = 4096;
@@ -28,13 +28,13 @@ pub const PATTERN_BYTES_MAX: usize = 4096;
 pub const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
 
 /// Topic permissions of one user: they are looked through.
-pub const TOPIC_PERMISSIONS_MAX: usize = 256;
+pub(crate) const TOPIC_PERMISSIONS_MAX: usize = 256;
 
 /// Policies of all vhosts together, those of operators included: each queue that is declared is held against those of its vhost.
-pub const POLICIES_MAX: usize = 4096;
+pub(crate) const POLICIES_MAX: usize = 4096;
 
 /// Units of work that it is to set one policy: to check and keep it, and to drop one of those before. Patterns were compiled before.
-pub const POLICY_WORK: u64 = 10;
+pub(crate) const POLICY_WORK: u64 = 10;
 /// Bytes of a message's headers that an exchange looks through for one of them with one unit of work.
 pub const HEADER_BYTES_SEARCHED_PER_WORK: usize = 64;
 
@@ -42,22 +42,22 @@ pub const HEADER_BYTES_SEARCHED_PER_WORK: usize = 64;
 pub const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// KiB of memory that the proof of one Argon2 password may take; as many as there are provers take it at once.
-pub const ARGON2_MEMORY_KIB_MAX: u32 = 64 * 1024;
+pub(crate) const ARGON2_MEMORY_KIB_MAX: u32 = 64 * 1024;
 
 /// Rounds of an Argon2 password.
-pub const ARGON2_ROUNDS_MAX: u32 = 10;
+pub(crate) const ARGON2_ROUNDS_MAX: u32 = 10;
 
 /// Lanes of an Argon2 password.
-pub const ARGON2_LANES_MAX: u32 = 4;
+pub(crate) const ARGON2_LANES_MAX: u32 = 4;
 
 /// Costs of Argon2 hashes that a refused login is made to take, whoever it was for. It takes one hash of each.
-pub const PASSWORD_COSTS_MAX: usize = 4;
+pub(crate) const PASSWORD_COSTS_MAX: usize = 4;
 
 /// Changes of watched bindings that are kept until somebody takes them; beyond, he is told to look at all bindings anew.
 pub const BINDING_CHANGES_MAX: usize = 64 * 1024;
 
 /// Bytes of their routing keys and arguments.
-pub const BINDING_CHANGE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const BINDING_CHANGE_BYTES_MAX: usize = 16 << 20;
 
 /// Steps that the execution of one definition takes at most: bindings that go, queues and so on. What is left is done by
 /// [`Definition::Finish`](crate::Definition::Finish), about 2 ms at a time.
@@ -67,27 +67,27 @@ pub const DEFINITION_STEPS_MAX: u64 = 5_000;
 pub const REMOVAL_STEPS: u64 = 10;
 
 /// Steps that one queue or exchange counts for that is held against policies: its home has it do something else.
-pub const RENEWAL_STEPS: u64 = 10;
+pub(crate) const RENEWAL_STEPS: u64 = 10;
 
 /// Policies against which a name is held in one step.
-pub const POLICIES_A_STEP: usize = 2;
+pub(crate) const POLICIES_A_STEP: usize = 2;
 
 /// Bytes of arguments that count for one step when they go: they may be many small allocations.
-pub const ARGUMENT_BYTES_A_STEP: usize = 64;
+pub(crate) const ARGUMENT_BYTES_A_STEP: usize = 64;
 
 /// How often the least work of a piece of a divided search is doubled: once each time that definitions have set it back, so that
 /// changes that never end do not keep a message from its queues.
-pub const SEARCH_DOUBLINGS_MAX: u32 = 32;
+pub(crate) const SEARCH_DOUBLINGS_MAX: u32 = 32;
 
 /// Units of work after which a divided search walks the bindings that it has selected, before it selects more: what it selects anew if
 /// one of them goes.
-pub const SELECTION_WORK_MAX: u64 = 1024;
+pub(crate) const SELECTION_WORK_MAX: u64 = 1024;
 
 /// Entries of scratch that routing keeps from one message to the next.
-pub const SCRATCH_ENTRIES_MAX: usize = 64 * 1024;
+pub(crate) const SCRATCH_ENTRIES_MAX: usize = 64 * 1024;
 
 /// Places in the filter that keeps keys seen once out of a full route cache.
-pub const SEEN_ONCE_PLACES: usize = 16 * 1024;
+pub(crate) const SEEN_ONCE_PLACES: usize = 16 * 1024;
 
 /// How much a catalog may hold. One replica lives on every shard, so these count once per shard.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ pub struct DefinitionShare {
 
 impl DefinitionShare {
     /// That of a catalog that refuses nothing: one that follows another.
-    pub const UNLIMITED: Self = Self { bytes_max: usize::MAX, replicas: 1, queue_bytes: 0 };
+    pub(crate) const UNLIMITED: Self = Self { bytes_max: usize::MAX, replicas: 1, queue_bytes: 0 };
 }
 
 impl Default for CatalogLimits {

@@ -86,24 +86,9 @@ impl Refusal {
     }
 
     /// That nobody may publish to this exchange (403, channel).
-    pub fn internal_exchange(name: &str, vhost: &str) -> Self {
+    pub(crate) fn internal_exchange(name: &str, vhost: &str) -> Self {
         let what = ResourceName { kind: ResourceKind::Exchange, name, vhost };
         Self::detail(ReplyCode::AccessRefused, format_args!("cannot publish to internal {what}"))
-    }
-
-    /// That a queue cannot be deleted because it has consumers (406, channel).
-    pub fn queue_in_use(name: &str, vhost: &str) -> Self {
-        Self::precondition(format_args!("{} in use", ResourceName { kind: ResourceKind::Queue, name, vhost }))
-    }
-
-    /// That a queue cannot be deleted because it has messages (406, channel).
-    pub fn queue_not_empty(name: &str, vhost: &str) -> Self {
-        Self::precondition(format_args!("{} not empty", ResourceName { kind: ResourceKind::Queue, name, vhost }))
-    }
-
-    /// That a channel has declared no queue that an empty name could stand for (404, channel).
-    pub fn no_previous_queue() -> Self {
-        Self::detail(ReplyCode::NotFound, "no previously declared queue")
     }
 }
 

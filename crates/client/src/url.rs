@@ -185,7 +185,7 @@ impl Url {
     }
 
     /// What the socket shall be: as the address says, and where it says nothing, as `usual` says.
-    pub fn socket_over(&self, usual: &SocketOptions) -> SocketOptions {
+    pub(crate) fn socket_over(&self, usual: &SocketOptions) -> SocketOptions {
         SocketOptions {
             tcp_nodelay: self.socket.tcp_nodelay.or(usual.tcp_nodelay),
             tcp_congestion: self.socket.tcp_congestion.clone().or_else(|| usual.tcp_congestion.clone()),

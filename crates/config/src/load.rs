@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The file that is read if it exists and no other is named.
-pub const DEFAULT_FILE: &str = "/etc/harrier/harrier.toml";
+pub(crate) const DEFAULT_FILE: &str = "/etc/harrier/harrier.toml";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl SourceValues {
 }
 
 impl BrokerConfig {
-    /// From the words behind `harrier broker`, the environment, and the file that they name or [`DEFAULT_FILE`].
+    /// From the words behind `harrier broker`, the environment, and the file that they name or `DEFAULT_FILE`.
     ///
     /// # Errors
     /// Everything that is wrong in any of the sources, also where another source overrides it.

@@ -205,7 +205,7 @@ impl SettingKind {
     }
 
     /// Reads a value of the environment: items of a list are separated by commas.
-    pub fn read_listed(self, text: &str) -> Result<SettingValue, String> {
+    pub(crate) fn read_listed(self, text: &str) -> Result<SettingValue, String> {
         match self {
             SettingKind::List { least, .. } => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());

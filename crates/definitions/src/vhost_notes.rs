@@ -46,7 +46,7 @@ impl VhostNote {
 
 impl KeptSections {
     /// What is noted about a virtual host: keys and values.
-    pub fn vhost_notes(&self, vhost: &str) -> impl Iterator<Item = (&str, &Json)> {
+    pub(crate) fn vhost_notes(&self, vhost: &str) -> impl Iterator<Item = (&str, &Json)> {
         let of_vhost = |entry: &&Json| entry.get("name") == Some(&Json::text(vhost));
         let fields = match self.section(VHOSTS).iter().find(of_vhost) {
             Some(Json::Object(fields)) => &fields[..],

@@ -11,23 +11,23 @@ pub const STRAGGLERS_MAX: u32 = 10_000;
 pub const MESSAGES_MAX: u32 = 100_000_000;
 pub const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 /// Failures of brokers in one run.
-pub const FAILURES_MAX: usize = 1_000;
+pub(crate) const FAILURES_MAX: usize = 1_000;
 /// Events of a run: about a quarter of an hour of one core.
-pub const EVENTS_MAX: u64 = 4_000_000_000;
+pub(crate) const EVENTS_MAX: u64 = 4_000_000_000;
 /// Simulated time, in nanoseconds: a day. A longer run is cut short.
 pub const SIMULATED_NS_MAX: u64 = 86_400_000_000_000;
 /// Longest service time or link delay, in nanoseconds: a minute.
 pub const COST_NS_MAX: f64 = 60e9;
 /// Messages whose latency is timed: every one of a short stream, every n-th of a long one.
-pub const TIMED_MESSAGES_MAX: u32 = 20_000;
+pub(crate) const TIMED_MESSAGES_MAX: u32 = 20_000;
 /// Samples of a run's loads. When there would be more, every second one is dropped and the interval doubles.
 pub const SAMPLES_MAX: usize = 96;
 /// Brokers that are plotted one by one; of a larger tree, the minimum, median and maximum of each level are plotted.
-pub const PLOTTED_BROKERS_MAX: usize = 64;
+pub(crate) const PLOTTED_BROKERS_MAX: usize = 64;
 /// Brokers whose loads are traced; of a level that exceeds its share, an evenly spaced selection.
-pub const TRACED_BROKERS_MAX: usize = 8_192;
+pub(crate) const TRACED_BROKERS_MAX: usize = 8_192;
 /// First sampling interval, in nanoseconds; it doubles in the course of a run.
-pub const SAMPLE_INTERVAL_NS_FIRST: u64 = 1_000;
+pub(crate) const SAMPLE_INTERVAL_NS_FIRST: u64 = 1_000;
 /// Cores of one broker.
 pub const CORES_MAX: u32 = 1_024;
 
@@ -39,16 +39,16 @@ pub const BATCH_BYTES: u64 = 256 << 10;
 /// at the receiver on Linux.
 pub const WINDOW_BYTES: u64 = 4 << 20;
 /// Bytes of one connection that a link carries before it serves the next connection: what is combined into one segment.
-pub const TRAIN_BYTES: u64 = 64 << 10;
+pub(crate) const TRAIN_BYTES: u64 = 64 << 10;
 /// A broker whose queue was full reads again when the queue has shrunk to this percentage of its limit.
-pub const QUEUE_RESUMES_PERCENT: u64 = 80;
+pub(crate) const QUEUE_RESUMES_PERCENT: u64 = 80;
 /// First reconnect interval of a broker that has lost the one above, in nanoseconds; it doubles (`BACK_OFF_MIN` of
 /// federation).
-pub const BACK_OFF_NS_MIN: u64 = 200_000_000;
+pub(crate) const BACK_OFF_NS_MIN: u64 = 200_000_000;
 /// Longest reconnect interval, in nanoseconds (`BACK_OFF_MAX` of federation).
-pub const BACK_OFF_NS_MAX: u64 = 5_000_000_000;
+pub(crate) const BACK_OFF_NS_MAX: u64 = 5_000_000_000;
 /// How long a returned broker accepts nothing on a confirming route, in nanoseconds (`RETURN_WAIT` of federation).
-pub const RETURN_NS: u64 = 6_000_000_000;
+pub(crate) const RETURN_NS: u64 = 6_000_000_000;
 
 const _: () = assert!(RETURN_NS > BACK_OFF_NS_MAX);
 const _: () = assert!(TRAIN_BYTES <= WINDOW_BYTES && BATCH_BYTES <= WINDOW_BYTES);

@@ -7,10 +7,10 @@
 pub const REQUESTS_MAX: usize = 64;
 
 /// Buckets of the times of writes: up to 67 s, and one for all that is longer.
-pub const WRITE_TIME_BUCKETS: usize = 101;
+pub(crate) const WRITE_TIME_BUCKETS: usize = 101;
 
 /// Bytes that are written at once when a segment is made.
-pub const MAKE_BYTES: usize = 1 << 20;
+pub(crate) const MAKE_BYTES: usize = 1 << 20;
 
 /// How many times as long as other requests of a [`SimulatedDisk`](crate::SimulatedDisk) the making of a segment takes at most that is
 /// not made of another one.

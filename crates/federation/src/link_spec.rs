@@ -136,7 +136,7 @@ impl RouteSpec {
     }
 
     /// The exchange at the other broker.
-    pub fn remote_exchange(&self) -> &str {
+    pub(crate) fn remote_exchange(&self) -> &str {
         match self.direction {
             RouteDirection::Pull => self.source_exchange(),
             RouteDirection::Push => &self.exchange,

@@ -32,5 +32,5 @@ pub use process_snapshot::resident_bytes;
 pub use role_usage::RoleUsage;
 pub use run_summary::{RunSummary, RunValues};
 pub use sequence_number::{SEQUENCE_BYTES_MAX, write_sequence};
-pub use sequence_tally::{DeliveryFaults, EXACT_BYTES_MIN, SequenceTally};
+pub use sequence_tally::{DeliveryFaults, SequenceTally};
 pub use steadiness::{Steadiness, steadiness};

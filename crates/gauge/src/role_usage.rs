@@ -71,7 +71,7 @@ impl RoleUsage {
     }
 
     /// Share of its maximum that the busiest process used: 0 to 1.
-    pub fn share_of_cores(&self) -> f64 {
+    pub(crate) fn share_of_cores(&self) -> f64 {
         if self.cores_max > 0.0 { self.busiest_cores / self.cores_max } else { 0.0 }
     }
 }

@@ -6,7 +6,7 @@ use crate::body_stamp::BodyStamp;
 use crate::sequence_number::{SEQUENCE_BYTES_MAX, sequence_of};
 
 /// Shorter numbers wrap too early to distinguish loss from duplicates; only the order is checked.
-pub const EXACT_BYTES_MIN: usize = 4;
+pub(crate) const EXACT_BYTES_MIN: usize = 4;
 
 /// Faults of the deliveries in a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,11 +12,11 @@ pub struct Steadiness {
     pub drift: f64,
     /// Standard deviation of the rates relative to their mean.
     pub coefficient_of_variation: f64,
-    /// Whether the drift is within [`DRIFT_MAX`].
+    /// Whether the drift is within `DRIFT_MAX`.
     pub steady: bool,
 }
 
-/// Judges the rates of equal parts of an interval. `None` for fewer than [`STEADINESS_RATES_MIN`] rates.
+/// Judges the rates of equal parts of an interval. `None` for fewer than `STEADINESS_RATES_MIN` rates.
 ///
 /// The first and last part have lower rates because the run starts and ends in them; medians are robust against that.
 pub fn steadiness(rates: &[f64]) -> Option<Steadiness> {

@@ -3,15 +3,14 @@
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{IpAddr, SocketAddr};
-use std::process::Stdio;
-use std::time::Duration;
 
+use crate::broker_log::LogDisplay;
+use crate::broker_process::BrokerProcess;
 use crate::limits::BROKER_READY_WAIT;
+use crate::picked_port::on_picked_port;
 use crate::placement::CpuList;
-use crate::role_process::{ChildProcess, launch_command, this_program};
-use crate::run_recorder::check_interrupted;
-use crate::target::{BenchmarkTarget, free_port};
-use gauge::clock::{Deadline, pause};
+use crate::ready_line::ReadyLine;
+use crate::target::BenchmarkTarget;
 
 /// A network between clients and a broker.
 pub struct BrokerNetwork {
@@ -41,62 +40,53 @@ pub const TCP: BrokerNetwork = BrokerNetwork { name: "tcp", scheme: "amqp", brok
 pub const VERBS: BrokerNetwork =
     BrokerNetwork { name: "verbs", scheme: "amqp+rdma", broker: &["--rdma-token", "allow"], parameters: "" };
 
-/// A broker of this program in a child process.
+/// A broker of this program that clients reach over a network.
 pub struct NetworkBroker {
-    process: ChildProcess,
-    output: CapturedOutput,
+    process: BrokerProcess,
     /// The clients' URL.
     pub url: String,
 }
 
 impl NetworkBroker {
-    /// Starts a broker on a free port and waits until a client can log in.
+    /// Starts a broker and waits until a client can log in.
     ///
     /// # Errors
     /// The broker's last line of output, or why no client could log in.
     pub fn start(network: &BrokerNetwork, address: IpAddr, more: &[&str]) -> Result<Self, String> {
-        let place = SocketAddr::new(address, free_port()?);
-        let url = format!("{}://{place}{}", network.scheme, network.parameters);
-        let listen = match network.scheme {
-            "amqp" => place.to_string(),
-            scheme => format!("{scheme}://{place}"),
+        let BrokerNetwork { scheme, parameters, .. } = network;
+        let url = |place: &str| format!("{scheme}://{place}{parameters}");
+        client::Url::parse(&url(&SocketAddr::new(address, 1).to_string()))
+            .map_err(|error| format!("this build has no such transport: {error}"))?;
+        let start = |port| {
+            let place = SocketAddr::new(address, port);
+            let listen = if *scheme == TCP.scheme { place.to_string() } else { format!("{scheme}://{place}") };
+            let mut words = ["--loopback-users", "", "--listen", &listen].map(str::to_owned).to_vec();
+            words.extend(network.broker.iter().chain(more).map(|&word| word.to_owned()));
+            Self::start_with_options(&words, |ready| Ok(url(ready.first()?)))
         };
-        let mut words = ["--loopback-users", "", "--listen", &listen].map(str::to_owned).to_vec();
-        words.extend(network.broker.iter().chain(more).map(|&word| word.to_owned()));
-        Self::start_with_options(&words, url)
+        if *scheme == VERBS.scheme { on_picked_port(start) } else { start(0) }
     }
 
-    /// Starts a broker with these options and waits until a client can log in.
+    /// Starts a broker with these options and waits until a client can log in at the URL that `url` makes of what it says.
     ///
     /// # Errors
     /// The broker's last line of output, or why no client could log in.
-    pub fn start_with_options(options: &[String], url: String) -> Result<Self, String> {
-        let parsed = client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
-        let words = ["broker", "--state", "none"].into_iter().map(str::to_owned).chain(options.iter().cloned());
-        let words: Vec<String> = words.collect();
-        let program = this_program()?;
-        let mut command = launch_command(&CpuList::default(), &program.to_string_lossy(), &words)?;
-        let mut output = CapturedOutput::new()?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output.writer()?);
-        let mut process = ChildProcess::start("broker", &mut command)?;
-        let deadline = Deadline::after(BROKER_READY_WAIT);
-        loop {
-            if process.check_alive().is_err() {
-                return Err(output.last_line());
-            }
-            let error = match client::Client::connect_with(&parsed, client::ConnectOptions::default()) {
-                Ok(client) => {
-                    client.close().map_err(|error| error.to_string())?;
-                    return Ok(Self { process, output, url });
-                }
-                Err(error) => error,
-            };
-            if deadline.passed() {
-                return Err(format!("no client can log in: {error}"));
-            }
-            check_interrupted().map_err(|failure| failure.to_string())?;
-            pause(Duration::from_millis(20));
-        }
+    pub fn start_with_options(
+        options: &[String],
+        url: impl FnOnce(&ReadyLine) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        let mut process = BrokerProcess::start(options, &CpuList::default(), LogDisplay::Kept)?;
+        let ready = match process.await_ready(BROKER_READY_WAIT) {
+            Ok(ready) => ready,
+            // Only one that has ended has said why.
+            Err(_) if process.check_alive().is_err() => return Err(process.end()),
+            Err(why) => return Err(why),
+        };
+        let url = url(&ready)?;
+        let log_in =
+            || client::Client::connect_with(&client::Url::parse(&url)?, client::ConnectOptions::default())?.close();
+        log_in().map_err(|error| format!("no client can log in: {error}"))?;
+        Ok(Self { process, url })
     }
 
     pub fn pid(&self) -> u32 {
@@ -116,9 +106,7 @@ impl NetworkBroker {
 
     /// Stops the broker and returns its last line of output.
     pub fn end(self) -> String {
-        let Self { process, mut output, .. } = self;
-        drop(process);
-        output.last_line()
+        self.process.end()
     }
 }
 
@@ -151,13 +139,5 @@ impl CapturedOutput {
         let mut text = String::new();
         let read = self.0.seek(SeekFrom::Start(0)).and_then(|_| self.0.read_to_string(&mut text));
         read.map(|_| text).map_err(|error| error.to_string())
-    }
-
-    fn last_line(&mut self) -> String {
-        let text = self.text().unwrap_or_default();
-        match text.lines().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => line.trim_start_matches("harrier: ").to_owned(),
-            None => "the broker ended without a word".to_owned(),
-        }
     }
 }

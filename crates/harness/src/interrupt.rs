@@ -47,7 +47,7 @@ pub fn add_child(pid: u32) {
 }
 
 /// Removes a child that has ended.
-pub fn remove_child(pid: u32) {
+pub(crate) fn remove_child(pid: u32) {
     children().retain(|&child| child != pid);
 }
 

@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+pub mod broker_log;
 pub mod broker_network;
+pub mod broker_process;
 pub mod command;
 pub mod command_reader;
 pub mod command_spec;
@@ -17,8 +19,10 @@ pub mod launcher;
 pub mod limits;
 pub mod measure_options;
 pub mod open_files;
+pub mod picked_port;
 pub mod placement;
 pub mod queue_feature;
+pub mod ready_line;
 pub mod role_client;
 pub mod role_handle;
 pub mod role_process;

@@ -24,7 +24,7 @@ pub const TARGETS: &[OptionSpec] = &[
         "broker-command",
         None,
         "COMMAND",
-        "start this broker instead of this program's own; --listen ADDRESS is added",
+        "start this broker of Harrier instead of this program's own; --listen ADDRESS and options of its log are added",
     ),
     option("broker-options", None, "OPTIONS", "additional options for the broker that is started"),
     option(

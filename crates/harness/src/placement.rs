@@ -129,7 +129,7 @@ pub struct PinnedProcess {
 }
 
 impl PinnedProcess {
-    pub fn move_process(pid: u32, cpus: &CpuList) -> Result<Self, String> {
+    pub(crate) fn move_process(pid: u32, cpus: &CpuList) -> Result<Self, String> {
         let mut pinned = Self { before: Vec::new() };
         if cpus.is_any() {
             return Ok(pinned);

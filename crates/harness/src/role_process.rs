@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -47,13 +47,32 @@ impl ChildProcess {
         self.child.id()
     }
 
+    /// Its standard error, if that is a pipe that nobody has taken.
+    pub(crate) fn take_errors(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    /// Waits for its end, which is near, and says how it ended.
+    pub(crate) fn await_end(&mut self) -> Result<String, String> {
+        let deadline = Deadline::after(CHILD_END_WAIT);
+        loop {
+            match self.ended()? {
+                Some(status) => return Ok(format!("the {} ended early ({status})", self.name)),
+                None if deadline.passed() => {
+                    return Ok(format!("the {} closed its output and does not end", self.name));
+                }
+                None => pause(Duration::from_millis(1)),
+            }
+        }
+    }
+
     /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
         self.child.try_wait().map_err(|error| format!("the {} cannot be watched: {error}", self.name))
     }
 
     /// Fails if the process has ended.
-    pub fn check_alive(&mut self) -> Result<(), String> {
+    pub(crate) fn check_alive(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(format!("the {} ended early ({status})", self.name)),
@@ -90,7 +109,7 @@ pub enum RoleOutput {
 }
 
 /// A child process that runs a role: it reads commands and writes reports as lines.
-pub struct RoleProcess {
+pub(crate) struct RoleProcess {
     // Dropped first: a child with children of its own ends them at the end of its commands.
     commands: ChildStdin,
     process: ChildProcess,
@@ -162,7 +181,7 @@ impl RoleProcess {
     }
 
     /// Sends a line to its standard input.
-    pub fn send_line(&mut self, line: &str) -> Result<(), String> {
+    pub(crate) fn send_line(&mut self, line: &str) -> Result<(), String> {
         let mut text = String::with_capacity(line.len() + 1);
         text.push_str(line);
         text.push('\n');

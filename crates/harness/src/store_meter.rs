@@ -18,7 +18,7 @@ const REPLIES: &str = "amq.rabbitmq.reply-to";
 const REQUEST: &[u8] = br#"{"version": 1, "command": "store"}"#;
 
 /// The counts of one broker.
-pub struct StoreMeter {
+pub(crate) struct StoreMeter {
     url: String,
     /// The counts at the beginning of the run; `None` if the broker has none.
     before: Option<StoreUsage>,

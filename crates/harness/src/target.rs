@@ -2,7 +2,7 @@
 //!
 //! Dropping a target terminates what it started; a broker that was already running is never stopped.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use client::{Table, Url, Value};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::broker_log::LogDisplay;
+use crate::broker_process::BrokerProcess;
 use crate::interrupt;
 use crate::launcher::{is_local_address, stand_in_address};
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
 use crate::placement::{CpuList, CpuPlacement, PinnedProcess};
 use crate::role_client::connect;
 use crate::role_handle::RoleHandle;
-use crate::role_process::{ChildProcess, launch_command, this_program};
 use crate::role_tasks::{RelayTask, StandInTask, TlsFiles};
 use crate::scratch::ScratchDirectory;
 use crate::tcp::TcpOptions;
@@ -32,6 +33,8 @@ pub struct BenchmarkTarget {
     /// Known facts; `identify` adds those that a broker announces.
     pub facts: TargetFacts,
     pub address: TargetAddress,
+    /// Where its management API and, behind it, metrics are served, if it was started here and has told.
+    pub management: Vec<String>,
     /// The process to meter, if it is on this machine.
     pub pid: Option<u32>,
     /// The process started for it, ended when the target is dropped.
@@ -62,7 +65,7 @@ pub enum TargetAddress {
 #[expect(dead_code, reason = "kept only to be dropped with the target")]
 enum TargetProcess {
     Nothing,
-    Broker(ChildProcess),
+    Broker(BrokerProcess),
     Role(RoleHandle),
     Scripted(ScriptedBroker),
 }
@@ -88,6 +91,7 @@ impl BenchmarkTarget {
             facts: facts_of(&parsed.address),
             name: parsed.address,
             address: TargetAddress::Amqp(url.to_owned()),
+            management: Vec::new(),
             pid,
             _process: TargetProcess::Nothing,
             _state: None,
@@ -137,12 +141,9 @@ impl BenchmarkTarget {
         name.clone_into(&mut self.facts.name);
     }
 
-    /// This program's own broker, in a child process on a free port. `command` replaces `harrier broker`; `--listen ADDRESS` is
-    /// added to it.
+    /// This program's own broker, in a child process. `command` replaces `harrier broker`; `--listen ADDRESS` is added to it.
     pub fn embedded(command: Option<&str>, extra: &[String], cpus: &CpuList) -> Result<Self, String> {
-        let port = free_port()?;
-        let (listen, url) = (format!("127.0.0.1:{port}"), format!("amqp://127.0.0.1:{port}"));
-        Self::started(command, extra, cpus, port, &listen, url)
+        Self::started(command, extra, cpus, "127.0.0.1:0", |place| format!("amqp://{place}"))
     }
 
     /// The same with a state folder of its own, which is made in `dir`.
@@ -164,13 +165,12 @@ impl BenchmarkTarget {
         cpus: &CpuList,
         files: &TlsFiles,
     ) -> Result<Self, String> {
-        let port = free_port()?;
         let shown = |path: &Path| path.to_string_lossy().into_owned();
         let mut words = extra.to_vec();
         words.extend(["--tls-certificates".to_owned(), shown(&files.certificate)]);
         words.extend(["--tls-keys".to_owned(), shown(&files.key)]);
-        let url = format!("amqps://127.0.0.1:{port}/%2F?cacertfile={}", shown(&files.certificate));
-        let mut target = Self::started(command, &words, cpus, port, &format!("tls://127.0.0.1:{port}"), url)?;
+        let url = |place: &str| format!("amqps://{place}/%2F?cacertfile={}", shown(&files.certificate));
+        let mut target = Self::started(command, &words, cpus, "tls://127.0.0.1:0", url)?;
         "tls".clone_into(&mut target.facts.transport);
         Ok(target)
     }
@@ -179,33 +179,31 @@ impl BenchmarkTarget {
         command: Option<&str>,
         extra: &[String],
         cpus: &CpuList,
-        port: u16,
         listen: &str,
-        url: String,
+        url: impl FnOnce(&str) -> String,
     ) -> Result<Self, String> {
-        let words: Vec<String> = match command {
-            Some(command) => command.split_whitespace().map(str::to_owned).collect(),
-            // Its log would be printed between the rows of the table.
-            None => {
-                let program = this_program()?;
-                // Unless the options name a folder, as they do for durable runs.
-                let words = [&*program.to_string_lossy(), "broker", "--log-level", "warn", "--state", "none"];
-                words.map(str::to_owned).into()
+        let options = [&["--listen".to_owned(), listen.to_owned()], extra].concat();
+        let mut process = match command {
+            Some(command) => {
+                let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+                BrokerProcess::start_command(&words, &options, cpus, LogDisplay::Shown)?
             }
+            None => BrokerProcess::start(&options, cpus, LogDisplay::Shown)?,
         };
-        let (program, rest) = words.split_first().ok_or("the broker's command is empty")?;
-        let mut arguments = rest.to_vec();
-        arguments.extend(["--listen".to_owned(), listen.to_owned()]);
-        arguments.extend_from_slice(extra);
-        let mut command = launch_command(cpus, program, &arguments)?;
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut process = ChildProcess::start("broker", &mut command)?;
-        await_port(port, || process.check_alive())?;
+        let ready = process.await_ready(BROKER_READY_WAIT);
+        // What it logged before it ended explains why, and has been shown once its log is read to the end.
+        if ready.is_err() && process.check_alive().is_err() {
+            process.end();
+            return Err(ready.err().unwrap_or_default());
+        }
+        let ready = ready?;
+        let place = ready.first()?;
         let pid = Some(process.pid());
         Ok(Self {
             name: "harrier".to_owned(),
-            facts: facts_of(&format!("127.0.0.1:{port}")),
-            address: TargetAddress::Amqp(url),
+            facts: facts_of(place),
+            address: TargetAddress::Amqp(url(place)),
+            management: ready.management,
             pid,
             _process: TargetProcess::Broker(process),
             _state: None,
@@ -234,7 +232,15 @@ impl BenchmarkTarget {
         name.clone_into(&mut facts.name);
         let certificate = task.tls.as_ref().map(|files| files.certificate.clone());
         let way = TargetAddress::RawRelay { relay: SocketAddr::new(task.address, port), certificate };
-        Ok(Self { name, facts, address: way, pid: role.pid(), _process: TargetProcess::Role(role), _state: None })
+        Ok(Self {
+            name,
+            facts,
+            address: way,
+            management: Vec::new(),
+            pid: role.pid(),
+            _process: TargetProcess::Role(role),
+            _state: None,
+        })
     }
 
     /// The load generator's own ceiling, as three targets: a sink for publishers, a source for consumers, and the socket
@@ -261,16 +267,23 @@ impl BenchmarkTarget {
         let mut facts = stand_in("null");
         name.clone_into(&mut facts.name);
         let (way, pid) = (way(SocketAddr::new(address, port)), role.pid());
-        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Role(role), _state: None })
+        Ok(Self {
+            name: name.to_owned(),
+            facts,
+            address: way,
+            management: Vec::new(),
+            pid,
+            _process: TargetProcess::Role(role),
+            _state: None,
+        })
     }
 
     /// A broker that is started and stopped by the scripts `start DIR PORT` and `stop DIR` in `scripts` (`tests/rabbitmq`).
     pub fn scripted(name: &str, scripts: &Path, directory: PathBuf) -> Result<Self, String> {
-        let port = free_port()?;
         let scripted = ScriptedBroker { scripts: scripts.to_owned(), directory };
         let output = Command::new(scripts.join("start"))
             .arg(&scripted.directory)
-            .arg(port.to_string())
+            .arg("0")
             .stderr(Stdio::inherit())
             .output()
             .map_err(|error| format!("{}: {error}", scripts.join("start").display()))?;
@@ -290,6 +303,7 @@ impl BenchmarkTarget {
             name: name.to_owned(),
             facts,
             address: way,
+            management: Vec::new(),
             pid,
             _process: TargetProcess::Scripted(scripted),
             _state: None,
@@ -408,31 +422,6 @@ impl Drop for ScriptedBroker {
             Ok(status) => eprintln!("harrier bench: {} failed ({status})", self.scripts.join("stop").display()),
             Err(error) => eprintln!("harrier bench: {}: {error}", self.scripts.join("stop").display()),
         }
-    }
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| format!("no free port: {error}"))?;
-    Ok(listener.local_addr().map_err(|error| error.to_string())?.port())
-}
-
-fn await_port(port: u16, mut alive: impl FnMut() -> Result<(), String>) -> Result<(), String> {
-    let deadline = Deadline::after(BROKER_READY_WAIT);
-    loop {
-        if interrupt::requested() {
-            return Err(interrupt::MESSAGE.to_owned());
-        }
-        alive()?;
-        if TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Duration::from_millis(200))
-            .is_ok()
-        {
-            return Ok(());
-        }
-        if deadline.passed() {
-            return Err(format!("the broker does not listen on port {port} after {} s", BROKER_READY_WAIT.as_secs()));
-        }
-        pause(Duration::from_millis(5));
     }
 }
 

@@ -64,7 +64,7 @@ impl TcpOptions {
     ///
     /// # Errors
     /// A Unix socket with TCP options.
-    pub fn on_url(&self, url: &str) -> Result<String, String> {
+    pub(crate) fn on_url(&self, url: &str) -> Result<String, String> {
         let is_unix = url.starts_with("amqp+unix:");
         if is_unix && (self.nagle || self.congestion.is_some()) {
             return Err(format!(

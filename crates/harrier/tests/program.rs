@@ -65,6 +65,7 @@ mod tls;
 #[path = "program/upstreams.rs"]
 mod upstreams;
 
+use harness::ready_line::ReadyLine;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -124,15 +125,14 @@ struct BrokerProcess {
 impl BrokerProcess {
     fn start(words: &[&str]) -> Self {
         let mut broker = BrokerProcess::start_until(words, "harrier broker is ready");
-        let addresses = field(&broker.ready, "addresses");
-        broker.address = addresses.split(' ').next().unwrap_or_default().to_owned();
+        broker.address = first_address(&broker.ready);
         broker
     }
 
     /// A proxy on its own port.
     fn proxy(words: &[&str]) -> Self {
         let mut proxy = BrokerProcess::run_until("proxy", words, "harrier proxy is ready");
-        proxy.address = field(&proxy.ready, "addresses").split(' ').next().unwrap_or_default().to_owned();
+        proxy.address = first_address(&proxy.ready);
         proxy
     }
 
@@ -212,6 +212,12 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> St
 }
 
 /// A text field of a JSON line.
+/// Where a broker or a proxy listens first, of its line that it is ready.
+fn first_address(line: &str) -> String {
+    let ready = ReadyLine::parse(line).unwrap_or_else(|| panic!("{line} does not say that it is ready"));
+    ready.addresses.into_iter().next().expect("it listens somewhere")
+}
+
 fn field(line: &str, name: &str) -> String {
     let start = format!("\"{name}\":\"");
     let value = line.split_once(&start).and_then(|(_, rest)| rest.split_once('"'));

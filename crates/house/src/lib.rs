@@ -7,6 +7,7 @@
 
 pub mod modules;
 pub mod source;
+pub mod surface;
 
 use std::fs;
 use std::path::{Path, PathBuf};

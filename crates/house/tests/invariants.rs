@@ -193,3 +193,28 @@ fn every_invariant_names_the_test_that_holds_it() {
         }
     }
 }
+
+/// Who picks a port that is free and has it bound later, and why it cannot bind port 0 and tell.
+const PORTS_ARE_PICKED: [(&str, &str); 5] = [
+    ("crates/harness/src/picked_port.rs", "listeners over RDMA, whose port many devices share"),
+    ("tests/free-port", "brokers of others"),
+    ("tests/rabbitmq/start", "RabbitMQ"),
+    ("tests/mpi/run", "the daemons of Slurm, which name each other's ports in a file"),
+    ("tests/management/clients", "Prometheus, which tells its port nowhere"),
+];
+
+#[test]
+fn ports_are_picked_only_where_nothing_else_is_possible() {
+    let name = concat!("free", "_port");
+    let mut found: Vec<String> = Vec::new();
+    for path in ["crates", "tests", "fuzz"].iter().flat_map(|folder| house::files(folder, "")) {
+        let Ok(text) = std::fs::read_to_string(house::root().join(&path)) else { continue };
+        let is_named = text.lines().any(|line| house::source::identifiers(line).any(|(_, word)| word == name));
+        found.extend(is_named.then(|| path.display().to_string()));
+    }
+    let mut listed: Vec<_> = PORTS_ARE_PICKED.iter().map(|(path, _)| (*path).to_owned()).collect();
+    listed.sort();
+    assert_eq!(found.len(), listed.len(), "{found:?}, and listed are {listed:?}");
+    found.sort();
+    assert_eq!(found, listed, "left: who picks a port, right: who may");
+}

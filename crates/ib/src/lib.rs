@@ -60,8 +60,7 @@ pub use device::{
 pub use error::{IbError, MissingLibrary, NoDeviceReason};
 pub use library::open;
 pub use limits::{
-    ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, ARENA_BLOCKS_MAX, CONNECT_DATA_BYTES_MAX, POLL_BATCH,
-    REJECT_DATA_BYTES_MAX, RETRIES_MAX, SGE_BYTES_MAX, SGE_MAX, WORK_REQUESTS_MAX,
+    ACCEPT_DATA_BYTES_MAX, CONNECT_DATA_BYTES_MAX, POLL_BATCH, REJECT_DATA_BYTES_MAX, RETRIES_MAX, WORK_REQUESTS_MAX,
 };
 pub use memory::{
     Arena, ArenaBlock, ExclusiveMemory, FilledArenaBlock, SendSegment, SharedPages, StableMemory, TaggedMemory,
@@ -71,5 +70,5 @@ pub use probe::probe_inline_bytes;
 pub use queue_pair::{CompletedWork, PostOptions, QueuePair, QueuePairOptions, QueuePairState, SendBatch};
 pub use region::{LocalKey, MemoryRegion, ProtectionDomain, RemoteAccess, RemoteMemory};
 pub use registration_cache::RegistrationCache;
-pub use rsocket::{PollEntry, PollInterest, RSocket, open_rsockets, rpoll};
+pub use rsocket::{PollEntry, PollInterest, RSocket, rpoll};
 pub use shared_receive_queue::SharedReceiveQueue;

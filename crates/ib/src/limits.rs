@@ -11,17 +11,17 @@ pub const REJECT_DATA_BYTES_MAX: usize = 148;
 /// that is gone would never be noticed, so it is not allowed here.
 pub const RETRIES_MAX: u8 = 6;
 /// The longest acknowledgement time-out: 4.096 us times 2 to the power of this, some two hours.
-pub const ACK_TIMEOUT_EXPONENT_MAX: u8 = 31;
+pub(crate) const ACK_TIMEOUT_EXPONENT_MAX: u8 = 31;
 /// Completions that one poll takes.
 pub const POLL_BATCH: usize = 32;
 /// Scatter/gather elements of one work request, whatever a device allows.
-pub const SGE_MAX: usize = 64;
+pub(crate) const SGE_MAX: usize = 64;
 /// Blocks of an arena: their slots fit in the lower half of a work request's id.
-pub const ARENA_BLOCKS_MAX: usize = 1 << 20;
+pub(crate) const ARENA_BLOCKS_MAX: usize = 1 << 20;
 /// Work requests that one queue holds, so that slot numbers stay unique when they wrap.
 pub const WORK_REQUESTS_MAX: u32 = 1 << 20;
 /// Bytes that may be registered or sent at once.
-pub const SGE_BYTES_MAX: usize = 1 << 30;
+pub(crate) const SGE_BYTES_MAX: usize = 1 << 30;
 /// Longest time-out of a poll of rsockets, in milliseconds: a day.
 pub const RPOLL_MS_MAX: u32 = 86_400_000;
 

@@ -150,7 +150,7 @@ pub struct SharedPages(Arc<PageMapping>);
 impl SharedPages {
     ///
     /// # Errors
-    /// [`IbError::Limit`] beyond [`SGE_BYTES_MAX`], or the operating system's error.
+    /// [`IbError::Limit`] beyond `SGE_BYTES_MAX`, or the operating system's error.
     pub fn new(bytes: usize) -> Result<Self, IbError> {
         PageMapping::new(bytes).map(|mapping| Self(Arc::new(mapping)))
     }
@@ -218,7 +218,7 @@ impl Arena {
     /// `parts` blocks of `part_bytes` zeroes each.
     ///
     /// # Errors
-    /// [`IbError::Limit`] beyond [`SGE_BYTES_MAX`], or the operating system's error.
+    /// [`IbError::Limit`] beyond `SGE_BYTES_MAX`, or the operating system's error.
     pub fn new(parts: usize, part_bytes: usize) -> Result<(Self, Vec<ArenaBlock>), IbError> {
         IbError::check_limit("parts of an arena", parts, ARENA_BLOCKS_MAX)?;
         IbError::check_limit("bytes of a part", part_bytes, SGE_BYTES_MAX)?;

@@ -287,11 +287,3 @@ pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Resu
     }
     Ok(count)
 }
-
-/// Loads the library, to check whether rsockets can be used.
-///
-/// # Errors
-/// [`IbError::MissingLibrary`].
-pub fn open_rsockets() -> Result<(), IbError> {
-    rsockets().map(drop)
-}

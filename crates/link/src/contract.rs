@@ -7,10 +7,10 @@ mod closing;
 mod drivers;
 mod streams;
 
-pub use closing::{
+pub(crate) use closing::{
     a_failed_send_stays_failed, abort_ends_both_ways, half_close_lets_the_rest_arrive, the_other_end_disappears,
 };
-pub use streams::{
+pub(crate) use streams::{
     bytes_arrive_in_order, direct_is_filled_before_scratch, gathers_of_many_parts, lent_memory_is_filled_at_its_place,
     nothing_to_read_is_idle, partial_writes_lose_nothing,
 };

@@ -6,46 +6,43 @@ pub const GATHER_PARTS_MAX: usize = 64;
 
 /// Most bytes one system call moves on Linux (`MAX_RW_COUNT`, a little under 2 GiB). A call with more may return a
 /// short count although the socket would take the rest.
-pub const CALL_BYTES_MAX: usize = 0x7fff_f000;
+pub(crate) const CALL_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Bodies below this many bytes are cheaper to copy than to gather, on sockets (measured: the lines cross at 4 KiB).
 pub const COPY_THRESHOLD_BYTES: usize = 4096;
 
 /// Default of [`ListenOptions::backlog`](crate::ListenOptions::backlog).
-pub const BACKLOG_DEFAULT: u32 = 1024;
+pub(crate) const BACKLOG_DEFAULT: u32 = 1024;
 
 /// Longest text an [`Address`](crate::Address) is parsed from, in bytes.
 pub const ADDRESS_BYTES_MAX: usize = 1024;
 
-/// Longest name of a congestion control that Linux knows (`TCP_CA_NAME_MAX` less the end), in bytes.
-pub const CONGESTION_NAME_BYTES_MAX: usize = 15;
-
 /// Most steps of a simulated connection during one `wait`.
-pub const SIM_WAIT_STEPS_MAX: u32 = 10_000;
+pub(crate) const SIM_WAIT_STEPS_MAX: u32 = 10_000;
 
 /// Most bytes that a simulated connection buffers in one direction, whatever its options are.
-pub const SIM_WINDOW_BYTES_MAX: usize = 16 << 20;
+pub(crate) const SIM_WINDOW_BYTES_MAX: usize = 16 << 20;
 
 /// Most plain bytes of a TLS record (RFC 8446 §5.1).
 pub const TLS_RECORD_PLAIN_BYTES: usize = 1 << 14;
 
 /// Most overhead of a record with the ciphers in use: header, explicit nonce, tag, type.
-pub const TLS_RECORD_EXTRA_BYTES: usize = 5 + 8 + 16 + 1;
+pub(crate) const TLS_RECORD_EXTRA_BYTES: usize = 5 + 8 + 16 + 1;
 
 /// Most bytes of a record that a peer may send (RFC 5246 §6.2.3).
 pub const TLS_RECORD_BYTES_MAX: usize = 5 + TLS_RECORD_PLAIN_BYTES + 2048;
 
 /// The buffer into which a thread reads and decrypts for all its TLS links.
-pub const TLS_RECEIVE_BYTES: usize = 128 * 1024;
+pub(crate) const TLS_RECEIVE_BYTES: usize = 128 * 1024;
 
 /// Plain bytes that are encrypted for one write. What the socket does not take is kept.
-pub const TLS_SEND_BYTES: usize = 128 * 1024;
+pub(crate) const TLS_SEND_BYTES: usize = 128 * 1024;
 
 /// Most bytes of an unfinished handshake that are buffered: long certificate chains have a third of it.
-pub const TLS_HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const TLS_HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
 
 /// Most bytes of a certificate or key file.
-pub const TLS_FILE_BYTES_MAX: u64 = 4 << 20;
+pub(crate) const TLS_FILE_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = assert!(TLS_RECEIVE_BYTES > 2 * TLS_RECORD_BYTES_MAX + TLS_HANDSHAKE_BYTES_MAX);
 const _: () = assert!(TLS_RECORD_PLAIN_BYTES + TLS_RECORD_EXTRA_BYTES <= TLS_RECORD_BYTES_MAX);

@@ -37,7 +37,7 @@ impl PatternMatching {
 
 /// The keys and patterns of one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicPatterns {
+pub(crate) struct TopicPatterns {
     /// Routing keys, used in turn.
     pub keys: Vec<String>,
     /// Patterns that match every key.

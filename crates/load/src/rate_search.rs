@@ -2,7 +2,7 @@
 //! logarithmic scale.
 
 /// The search ends when the bounds of the bracket are this close.
-pub const RESOLUTION: f64 = 1.05;
+pub(crate) const RESOLUTION: f64 = 1.05;
 /// Limits of the rates.
 pub const RATE_MIN: f64 = 10.0;
 pub const RATE_MAX: f64 = 8_000_000.0;

@@ -166,7 +166,7 @@ impl SegmentFigures {
     }
 
     /// The target's CPU seconds per million deliveries.
-    pub fn broker_cpu_s_per_million(&self) -> Option<f64> {
+    pub(crate) fn broker_cpu_s_per_million(&self) -> Option<f64> {
         self.broker.map(|usage| usage.cpu_s() / (self.delivered as f64 / 1e6))
     }
 

@@ -36,17 +36,17 @@ impl AccessTags {
     }
 
     /// Whether lists have the objects of virtual hosts in which the user has no permission.
-    pub fn sees_every_object(self) -> bool {
+    pub(crate) fn sees_every_object(self) -> bool {
         self.administrator
     }
 
     /// Whether lists have every virtual host, and the connections and channels of others.
-    pub fn sees_others(self) -> bool {
+    pub(crate) fn sees_others(self) -> bool {
         self.monitoring || self.administrator
     }
 
     /// Whether the user may close the connections of others.
-    pub fn closes_others(self) -> bool {
+    pub(crate) fn closes_others(self) -> bool {
         self.administrator
     }
 }

@@ -40,13 +40,9 @@ impl Answer {
         Self { status: 200, headers: Vec::new(), body: AnswerBody::Rows(Box::new(rows)) }
     }
 
-    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
-    }
-
-    pub fn with_status(self, status: u16) -> Self {
-        Self { status, ..self }
     }
 
     pub fn of_error(error: &ApiError) -> Self {

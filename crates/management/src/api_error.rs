@@ -31,16 +31,16 @@ impl ApiError {
     }
 
     /// A login that is missing or wrong.
-    pub fn login_failed() -> Self {
+    pub(crate) fn login_failed() -> Self {
         Self::new(401, "not_authorized", "Login failed")
     }
 
     /// A user who may not do it.
-    pub fn not_authorised(reason: impl Into<String>) -> Self {
+    pub(crate) fn not_authorised(reason: impl Into<String>) -> Self {
         Self::new(401, "not_authorised", reason)
     }
 
-    pub fn other_methods(allow: Vec<HttpMethod>) -> Self {
+    pub(crate) fn other_methods(allow: Vec<HttpMethod>) -> Self {
         Self { allow, ..Self::new(405, "method_not_allowed", "Method Not Allowed") }
     }
 

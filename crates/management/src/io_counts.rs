@@ -14,7 +14,7 @@ pub struct IoOperation {
 
 impl IoOperation {
     /// Milliseconds that one took in the last interval; 0 if there was none.
-    pub fn average_ms(&self) -> f64 {
+    pub(crate) fn average_ms(&self) -> f64 {
         let is_some = self.count.rate > 0.0;
         if is_some { self.us.rate / self.count.rate / 1e3 } else { 0.0 }
     }
@@ -43,7 +43,7 @@ impl IoCounts {
     }
 
     /// Milliseconds that operations took in the last interval, with RabbitMQ's names.
-    pub fn averages_ms(&self) -> [(&'static str, f64); 3] {
+    pub(crate) fn averages_ms(&self) -> [(&'static str, f64); 3] {
         [
             ("io_read_avg_time", self.reads.average_ms()),
             ("io_write_avg_time", self.writes.average_ms()),

@@ -103,7 +103,7 @@ pub use live::{
 };
 pub use live_shovel::{LiveShovel, LiveShovelEnd};
 pub use log_counts::LogCounts;
-pub use login_checks::{Credentials, LoginChecks};
+pub use login_checks::Credentials;
 pub use metrics_stream::{MetricsEndpoint, MetricsStream};
 pub use object_sums::ObjectSums;
 pub use planned_change::{
@@ -116,7 +116,7 @@ pub use rated_count::RatedCount;
 pub use reference::{openapi, reference};
 pub use request_body::RequestBody;
 pub use route::{Handler, HttpMethod, RequiredTag, Route, RouteScope};
-pub use route_path::{PathFault, RequestPath, RouteMatch, Routed, allow};
+pub use route_path::{PathFault, RouteMatch, Routed, allow};
 pub use routes::ROUTES;
 pub use row_list::RowList;
 pub use runtime_counts::{NamedTotal, RdmaCounts, RuntimeCounts, ShardCounts};

@@ -59,7 +59,7 @@ impl FailureCount {
 
 /// What is remembered of logins.
 #[derive(Default)]
-pub struct LoginChecks {
+pub(crate) struct LoginChecks {
     verified: HashSet<[u8; 32]>,
     failures: HashMap<IpAddr, FailureCount>,
 }
@@ -79,7 +79,7 @@ impl LoginChecks {
     }
 
     /// Counts a login that failed. Returns for how long the refusal is held back.
-    pub fn count_failure(&mut self, peer: IpAddr, now: Instant) -> Duration {
+    pub(crate) fn count_failure(&mut self, peer: IpAddr, now: Instant) -> Duration {
         let source = login_source(peer);
         if self.failures.len() >= LOGIN_SOURCES_MAX && !self.failures.contains_key(&source) {
             self.failures.retain(|_, count| count.now(now) > 0);

@@ -56,7 +56,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// It is missing, or something else.
-    pub fn required_object(&self, key: &str) -> Result<Self, ApiError> {
+    pub(crate) fn required_object(&self, key: &str) -> Result<Self, ApiError> {
         match self.get(key) {
             Some(object @ Json::Object(_)) => Ok(Self(object.clone())),
             Some(Json::List(items)) if items.is_empty() => Ok(Self(Json::Object(Vec::new()))),
@@ -86,7 +86,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// It is missing, or something else.
-    pub fn required_text(&self, key: &str) -> Result<&str, ApiError> {
+    pub(crate) fn required_text(&self, key: &str) -> Result<&str, ApiError> {
         self.text(key)?.ok_or_else(|| ApiError::bad_request(format!("key_missing: {key}")))
     }
 

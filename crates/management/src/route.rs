@@ -225,7 +225,7 @@ pub enum Handler {
 
 impl Handler {
     /// Whether it answers with Prometheus metrics.
-    pub const fn is_metrics(self) -> bool {
+    pub(crate) const fn is_metrics(self) -> bool {
         matches!(self, Self::MetricsAggregated | Self::MetricsDetailed | Self::MetricsPerObject)
     }
 }

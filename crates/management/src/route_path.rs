@@ -19,7 +19,7 @@ pub enum PathFault {
 
 /// The segments of a path, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestPath(Vec<String>);
+pub(crate) struct RequestPath(Vec<String>);
 
 /// A route, with what its placeholders stand for.
 #[derive(Clone, Debug)]

@@ -168,7 +168,7 @@ impl RowList {
     }
 
     /// Rows that are yet to be written.
-    pub fn rows_left(&self) -> usize {
+    pub(crate) fn rows_left(&self) -> usize {
         self.rows.len()
     }
 

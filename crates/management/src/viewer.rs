@@ -25,22 +25,22 @@ impl Viewer {
     }
 
     /// Whether it has a permission in a virtual host.
-    pub fn is_permitted(&self, source: &dyn Source, vhost: VhostId) -> bool {
+    pub(crate) fn is_permitted(&self, source: &dyn Source, vhost: VhostId) -> bool {
         self.found(source).is_some_and(|user| user.permission(vhost).is_some())
     }
 
     /// Whether it sees what is in a virtual host.
-    pub fn sees_in(&self, source: &dyn Source, vhost: VhostId) -> bool {
+    pub(crate) fn sees_in(&self, source: &dyn Source, vhost: VhostId) -> bool {
         self.tags.sees_every_object() || self.is_permitted(source, vhost)
     }
 
     /// Whether it sees that there is a virtual host.
-    pub fn sees_vhost(&self, source: &dyn Source, vhost: VhostId) -> bool {
+    pub(crate) fn sees_vhost(&self, source: &dyn Source, vhost: VhostId) -> bool {
         self.tags.sees_others() || self.is_permitted(source, vhost)
     }
 
     /// Whether it sees the connections of a user.
-    pub fn sees_of(&self, user: &str) -> bool {
+    pub(crate) fn sees_of(&self, user: &str) -> bool {
         self.tags.sees_others() || *self.name == *user
     }
 }

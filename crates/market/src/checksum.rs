@@ -53,11 +53,6 @@ impl TradesChecksum {
         *hash = fold(fold(fold(*hash, what), taker.word()), maker.word());
     }
 
-    /// The checksum of one symbol's trades; 0 without trades.
-    pub fn of_symbol(&self, symbol: Symbol) -> u64 {
-        self.of_symbols.get(usize::from(symbol.0)).copied().unwrap_or(0)
-    }
-
     /// The checksum of all trades; 0 without trades. Symbols without trades do not count.
     pub fn value(&self) -> u64 {
         self.of_symbols.iter().filter(|&&hash| hash != 0).fold(0, |all, &hash| fold(all, hash))

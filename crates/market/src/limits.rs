@@ -7,12 +7,10 @@ pub const GATEWAYS_MAX: usize = 16;
 pub const SYMBOLS_MAX: usize = 10_000;
 /// The highest price, in ticks; the lowest is 1. A book has one level for each price.
 pub const PRICE_TICKS_MAX: u16 = 16_383;
-/// The largest quantity of an order, in lots: an order has one byte for it.
-pub const QUANTITY_LOTS_MAX: u8 = u8::MAX;
 /// Bits of a sequence number that a message carries; its receiver knows the others.
-pub const SEQUENCE_BITS: u32 = 24;
+pub(crate) const SEQUENCE_BITS: u32 = 24;
 /// Unanswered orders of one gateway. With this limit every sequence number that a receiver can see lies within half of
-/// the numbers that [`SEQUENCE_BITS`] distinguish, with as many again for orders that are delivered twice.
+/// the numbers that `SEQUENCE_BITS` distinguish, with as many again for orders that are delivered twice.
 pub const ORDERS_IN_FLIGHT_MAX: u64 = 1 << 22;
 /// Resting orders of one book, unless the rules say less.
 pub const RESTING_BOOK_MAX: u32 = 1 << 20;

@@ -5,7 +5,7 @@ use crate::limits::SEQUENCE_BITS;
 const MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 const HALF: u64 = 1 << (SEQUENCE_BITS - 1);
 
-/// The low [`SEQUENCE_BITS`] bits of a sequence number.
+/// The low `SEQUENCE_BITS` bits of a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ShortSequence(u32);
 
@@ -25,7 +25,7 @@ impl ShortSequence {
     /// The full number with these low bits that is nearest to another: less than 2^23 above it, or at most that far
     /// below. Near 0, if there is no such number below, it is the one above.
     #[inline]
-    pub fn expand_near(self, other: u64) -> u64 {
+    pub(crate) fn expand_near(self, other: u64) -> u64 {
         let ahead = u64::from(self.0).wrapping_sub(other) & MASK;
         if ahead < HALF {
             return other.saturating_add(ahead);

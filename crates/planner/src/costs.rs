@@ -115,7 +115,7 @@ impl SizeCosts {
     }
 
     /// The time of each copy beyond the table: at least the table's last slope, and at least the line's.
-    pub fn slope_us(&self, to_consumers: bool) -> Estimate {
+    pub(crate) fn slope_us(&self, to_consumers: bool) -> Estimate {
         let copy = self.copy_us(to_consumers);
         match self.table(to_consumers) {
             [.., (before, less), (last, more)] => {

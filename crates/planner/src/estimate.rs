@@ -53,7 +53,7 @@ impl Estimate {
         }
     }
 
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         self.with(other, |one, two| one + two)
     }
 
@@ -68,12 +68,12 @@ impl Estimate {
     }
 
     /// The estimate with all its points raised to `least`.
-    pub fn at_least(self, least: f64) -> Self {
+    pub(crate) fn at_least(self, least: f64) -> Self {
         self.map(|value| value.max(least))
     }
 
     /// The estimate with all its points lowered to `most`.
-    pub fn at_most(self, most: f64) -> Self {
+    pub(crate) fn at_most(self, most: f64) -> Self {
         self.map(|value| value.min(most))
     }
 

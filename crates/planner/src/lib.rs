@@ -23,7 +23,7 @@ pub use estimate::Estimate;
 pub use fit::{FitError, estimated_wire_bytes, fit};
 pub use node_model::{HostModel, LimitingResource, NodeModel, NodeTime, TreePosition};
 pub use observation::Observation;
-pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with, processors_us};
+pub use predict::{Bottleneck, LevelLoad, Prediction, predict, processors_us};
 pub use profile::{Profile, ProfileError, SCHEMA, Sharing, VERSION};
 pub use search::{Candidate, ParetoFront, TreeRequirements, Unsatisfiable, search};
 pub use size_interpolation::{CostSource, MissingCosts};

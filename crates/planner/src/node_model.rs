@@ -90,13 +90,13 @@ pub struct NodeTime {
 
 impl NodeTime {
     /// The time from one message to the next: the longest of them.
-    pub fn between_us(&self) -> Estimate {
+    pub(crate) fn between_us(&self) -> Estimate {
         let link = self.egress_us.unwrap_or(0.0).max(self.ingress_us.unwrap_or(0.0));
         self.cores_us.max(Estimate::exact(link))
     }
 
     /// The resource with the longest time.
-    pub fn limiting_resource(&self) -> LimitingResource {
+    pub(crate) fn limiting_resource(&self) -> LimitingResource {
         let [egress, ingress] = [self.egress_us, self.ingress_us].map(|us| us.unwrap_or(0.0));
         if self.cores_us.value >= egress.max(ingress) {
             LimitingResource::Cores

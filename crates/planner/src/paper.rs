@@ -120,7 +120,7 @@ pub fn observations(tables: std::ops::RangeInclusive<u32>) -> Vec<Observation> {
 }
 
 /// Transport between brokers and clients: TCP, over IP over InfiniBand.
-pub const TRANSPORT: &str = "tcp";
+pub(crate) const TRANSPORT: &str = "tcp";
 /// Reliability: Qpid's default for routes.
 pub const ACK: &str = "none";
 

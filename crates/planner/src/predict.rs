@@ -58,7 +58,7 @@ pub fn predict(tree: &Tree, costs: &SizeCosts, host: &HostModel) -> Prediction {
 }
 
 /// Predicts a tree by a model that serves for many trees.
-pub fn predict_with(nodes: &NodeModel<'_>, tree: &Tree) -> Prediction {
+pub(crate) fn predict_with(nodes: &NodeModel<'_>, tree: &Tree) -> Prediction {
     let (costs, levels) = (nodes.costs, tree.levels().len() as u32);
     let at = |level: u32| nodes.time(TreePosition::of(tree, level), tree.degree(level));
     let slowest = (0..levels).map(|level| (level, at(level))).fold(None, |slowest: Option<(u32, _)>, (level, time)| {

@@ -7,19 +7,19 @@ pub const WINDOW_BYTES: usize = 256 * 1024;
 /// The largest block that is read into: it still shares its region of message memory, which a device registers whole.
 pub const READ_BYTES_MAX: usize = slab::CLASSED_BYTES_MAX;
 /// The block of a connection that sends little.
-pub const READ_BYTES_MIN: usize = 8 * 1024;
+pub(crate) const READ_BYTES_MIN: usize = 8 * 1024;
 /// A block is sent from where it lies if at least this part of it is filled (one in so many); else its bytes are copied.
-pub const FILLED_PART_MIN: usize = 4;
+pub(crate) const FILLED_PART_MIN: usize = 4;
 /// Bytes read for one direction before another connection has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
 /// How long the proxy reads from an end whose peer takes nothing more, once the other direction has ended.
-pub const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Threads that dial. A broker that does not answer occupies each of them until the time-out.
-pub const DIALLERS: usize = 8;
+pub(crate) const DIALLERS: usize = 8;
 /// How often a thread checks deadlines, while a connection has one.
-pub const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often a thread polls a device that has no descriptors to wait for.
-pub const DEVICE_POLL_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const DEVICE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Threads of a proxy.
 pub const THREADS_MAX: usize = 64;
 /// Addresses to listen on.

@@ -58,7 +58,7 @@ impl ReactorState {
     }
 
     /// `thread` has ended, and its connections with it.
-    pub fn thread_ended(&self, thread: u16) {
+    pub(crate) fn thread_ended(&self, thread: u16) {
         let ended = self.count(thread).swap(0, Ordering::Relaxed);
         self.total.fetch_sub(ended, Ordering::Relaxed);
     }

@@ -15,7 +15,7 @@ const STORE_METRICS: [Metric; 4] =
 /// The metrics of a series that are shown by default, the most important first.
 ///
 /// For streams MB/s and Messages/s come first, for round trips the one-way latency, as in the OSU benchmarks.
-pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
+pub(crate) fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let us = |kind: &str, quantiles: &[f64]| {
         quantiles.iter().map(|&quantile| Metric::LatencyUs(kind.to_owned(), quantile)).collect::<Vec<_>>()
     };
@@ -88,12 +88,12 @@ pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
 }
 
 /// Whether the series is a ping-pong.
-pub fn is_ping_pong(series: &MeasuredSeries) -> bool {
+pub(crate) fn is_ping_pong(series: &MeasuredSeries) -> bool {
     series.benchmark == "de-pp" || series.parameters.get("shape").is_some_and(|shape| shape == "ping-pong")
 }
 
 /// All metrics of a series: the default ones, then the others. Once there is a run, metrics that no run has are left out.
-pub fn available_metrics(series: &MeasuredSeries) -> Vec<Metric> {
+pub(crate) fn available_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let mut metrics = possible_metrics(series);
     let runs = || series.points.iter().flat_map(|point| &point.runs);
     if runs().next().is_some() {
@@ -103,7 +103,7 @@ pub fn available_metrics(series: &MeasuredSeries) -> Vec<Metric> {
 }
 
 /// The same including metrics that no run has.
-pub fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
+pub(crate) fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let mut metrics = default_metrics(series);
     let mut others = vec![
         Metric::MbPerS,

@@ -16,7 +16,7 @@ use crate::metric::{Metric, MetricDirection};
 use crate::paired_ratios;
 
 /// Runs required on each side to call a difference real.
-pub const RUNS_MIN: usize = gauge::limits::BOOTSTRAP_RUNS_MIN;
+pub(crate) const RUNS_MIN: usize = gauge::limits::BOOTSTRAP_RUNS_MIN;
 /// Confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
 /// Seed of the bootstrap: the same documents always get the same verdicts.

@@ -171,12 +171,12 @@ pub struct NodeUsage {
 
 impl MeasuredSeries {
     /// The name of a value on the axis, if there is one: the parameter `AXIS VALUE`, as in `group 1`.
-    pub fn name_at(&self, at: f64) -> Option<&str> {
+    pub(crate) fn name_at(&self, at: f64) -> Option<&str> {
         self.parameters.get(&format!("{} {at}", self.axis)).map(String::as_str)
     }
 
     /// A value on the axis as shown in tables: its name, or the number.
-    pub fn label_at(&self, at: f64) -> String {
+    pub(crate) fn label_at(&self, at: f64) -> String {
         self.name_at(at).map_or_else(|| at.to_string(), str::to_owned)
     }
 }
@@ -187,7 +187,7 @@ impl Document {
     }
 
     /// A target with its product: `rabbitmq (RabbitMQ 3.10.8, tcp)`.
-    pub fn target_line(&self, name: &str) -> String {
+    pub(crate) fn target_line(&self, name: &str) -> String {
         self.target(name).map_or_else(|| name.to_owned(), TargetFacts::line)
     }
 

@@ -32,7 +32,7 @@ impl MetricEstimate {
     }
 
     /// The same with the median of the runs' maxima, for comparisons: a single outlier is no difference.
-    pub fn of_medians(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
+    pub(crate) fn of_medians(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
         let values: Vec<f64> =
             point.runs.iter().filter_map(|run| metric.of(run)).filter(|value| value.is_finite()).collect();
         let Some(RunSummary { median, low, high, .. }) = values.iter().copied().collect::<RunValues>().summary() else {
@@ -76,7 +76,7 @@ pub fn invalid_reasons_of_run(run: &MeasuredRun) -> Vec<String> {
 }
 
 /// Why a point is INVALID: one line per reason with the number of runs; empty if all runs are valid.
-pub fn invalid_reasons(point: &SeriesPoint) -> Vec<String> {
+pub(crate) fn invalid_reasons(point: &SeriesPoint) -> Vec<String> {
     let mut reasons: Vec<(String, usize)> = Vec::new();
     for reason in point.runs.iter().flat_map(invalid_reasons_of_run) {
         match reasons.iter_mut().find(|(known, _)| *known == reason) {

@@ -20,7 +20,7 @@ pub fn write(document: &Document) -> Result<String, String> {
 ///
 /// # Errors
 /// A value that JSON cannot represent.
-pub fn pretty<T: Serialize>(value: &T) -> Result<String, String> {
+pub(crate) fn pretty<T: Serialize>(value: &T) -> Result<String, String> {
     let compact = serde_json::to_string(value).map_err(|error| format!("JSON: {error}"))?;
     let mut text = String::with_capacity(compact.len() * 5 / 4);
     lay_out(&compact, 0, &mut text);

@@ -26,7 +26,7 @@ pub mod stdout;
 
 pub use compare::DocumentComparison;
 pub use document::Document;
-pub use estimate::{MetricEstimate, invalid_reasons, invalid_reasons_of_run};
+pub use estimate::{MetricEstimate, invalid_reasons_of_run};
 pub use format::DocumentFormat;
 pub use metric::{Metric, MetricDirection, MetricRole};
 pub use osu::{OsuTable, Yardstick, YardstickShare};

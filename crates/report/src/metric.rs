@@ -231,7 +231,7 @@ impl Metric {
     }
 
     /// Whether it is a maximum.
-    pub fn is_largest(&self) -> bool {
+    pub(crate) fn is_largest(&self) -> bool {
         matches!(self, Metric::LatencyUs(_, quantile) if *quantile >= 1.0)
     }
 

@@ -238,7 +238,7 @@ pub fn title(document: &Document, series: &MeasuredSeries) -> String {
 }
 
 /// The heading of an axis: `Size` for `size_bytes`.
-pub fn axis_name(axis: &str) -> String {
+pub(crate) fn axis_name(axis: &str) -> String {
     match axis {
         "size_bytes" => "Size".to_owned(),
         "rate_per_s" => "Rate/s".to_owned(),

@@ -11,23 +11,23 @@ pub const LARGE_BODY_BYTES: usize = 32 * 1024;
 
 /// The first piece of memory for a large body, and the least that growing adds, while it is the only one of its connection
 /// that has memory ahead of what has come. A peer that announces much and sends little has no more than this reserved.
-pub const BODY_STEP_BYTES: usize = 1 << 20;
+pub(crate) const BODY_STEP_BYTES: usize = 1 << 20;
 
 /// How many times larger the memory of a body becomes when what has arrived fills it: what is copied in growing stays
 /// below a third of the body, what is pinned without having arrived below four times what has.
-pub const BODY_GROWTH: usize = 4;
+pub(crate) const BODY_GROWTH: usize = 4;
 
 /// When so much of a body has arrived its memory grows to all of it: what is moved in growing, and held twice meanwhile, is
 /// no more than this. Where nothing has arrived the system provides no memory.
-pub const BODY_WHOLE_BYTES: usize = 16 << 20;
+pub(crate) const BODY_WHOLE_BYTES: usize = 16 << 20;
 
 /// How many times larger the memory of a body becomes that is behind another one of its connection, or whose room was
 /// given back: it gets memory for the frame at hand, and never has more than twice what has arrived.
-pub const BODY_GROWTH_BEHIND: usize = 2;
+pub(crate) const BODY_GROWTH_BEHIND: usize = 2;
 
 /// The first piece of memory for a body that a device shall write to: all of it, up to this, so that it need not grow. One
 /// content of a connection at a time has that much; the others begin with [`BODY_STEP_BYTES`].
-pub const BODY_LENT_STEP_BYTES: usize = 16 << 20;
+pub(crate) const BODY_LENT_STEP_BYTES: usize = 16 << 20;
 
 /// RabbitMQ's absolute bound of a body (`MAX_MSG_SIZE`); above it the connection ends, not only the channel.
 pub const BODY_BYTES_MAX: u64 = 512 << 20;
@@ -68,8 +68,8 @@ pub(crate) const CONTENT_ARGUMENTS_BYTES_MAX: usize = 3 * 256 + 9;
 /// Publishes that are one event at most, and their bytes. What makes a run cheaper than its messages is done once for each, and is
 /// little of 64; who stops in its middle looks at no more than that again, and the bodies are still in the core's own cache when
 /// the last of many consumers gets them.
-pub const PUBLISH_RUN_MESSAGES_MAX: usize = 64;
-pub const PUBLISH_RUN_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const PUBLISH_RUN_MESSAGES_MAX: usize = 64;
+pub(crate) const PUBLISH_RUN_BYTES_MAX: usize = 32 * 1024;
 
 /// Class, weight and body size in a header frame.
 pub(crate) const HEADER_FIXED_BYTES: usize = 12;

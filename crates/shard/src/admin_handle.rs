@@ -130,7 +130,7 @@ impl AdminHandle {
 
     /// A replica of the definitions, which gets every change that is made from then on. The shard that makes changes copies its own,
     /// a piece with each tick; changes of definitions wait meanwhile. `None`: the broker has stopped, or there are
-    /// [`limits::DEFINITION_SUBSCRIBERS_MAX`](crate::limits::DEFINITION_SUBSCRIBERS_MAX) already.
+    /// `DEFINITION_SUBSCRIBERS_MAX` already.
     pub fn subscribe_definitions(&self) -> Option<Box<CatalogReplica>> {
         let (reply, replica) = mpsc::channel();
         self.send(ShardId(0), InboxMessage::Subscribe(reply))?;

@@ -98,7 +98,7 @@ impl ShardEffects {
     }
 
     /// Sends administrative requests there; without it they are refused.
-    pub fn send_requests_to(&mut self, requests: SyncSender<AdminRequest>) {
+    pub(crate) fn send_requests_to(&mut self, requests: SyncSender<AdminRequest>) {
         self.requests = Some(requests);
     }
 
@@ -110,7 +110,7 @@ impl ShardEffects {
 
     /// The same of the disk alone.
     #[inline]
-    pub fn is_disk_congested(&self) -> bool {
+    pub(crate) fn is_disk_congested(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.is_congested())
     }
 
@@ -123,13 +123,13 @@ impl ShardEffects {
 
     /// Whether no connection must be read.
     #[inline]
-    pub fn holds_all(&self) -> bool {
+    pub(crate) fn holds_all(&self) -> bool {
         self.mailbox.is_congested() || self.store.as_ref().is_some_and(|store| store.is_overfull())
     }
 
     /// Bytes of messages that wait for the disk.
     #[inline]
-    pub fn disk_pending_bytes(&self) -> usize {
+    pub(crate) fn disk_pending_bytes(&self) -> usize {
         self.store.as_ref().map_or(0, |store| store.pending_bytes())
     }
 
@@ -164,7 +164,7 @@ impl ShardEffects {
 
     /// The encoder for a session that receives: it answers methods of the protocol itself. It marks nothing dirty.
     #[inline]
-    pub fn session_writer(&mut self, slot: ConnectionSlot) -> Option<(&mut Outbound, &Pool)> {
+    pub(crate) fn session_writer(&mut self, slot: ConnectionSlot) -> Option<(&mut Outbound, &Pool)> {
         Some((&mut self.outputs.get_mut(slot)?.out, &self.pool))
     }
 
@@ -175,7 +175,7 @@ impl ShardEffects {
     }
 
     /// Has a connection flushed.
-    pub fn make_dirty(&mut self, slot: ConnectionSlot) {
+    pub(crate) fn make_dirty(&mut self, slot: ConnectionSlot) {
         self.outputs.get_dirty(slot);
     }
 

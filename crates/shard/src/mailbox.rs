@@ -40,7 +40,7 @@ impl ShardWaker {
     }
 
     /// Wakes the shard if it sleeps: a message for it is ready.
-    pub fn wake_if_asleep(&self) {
+    pub(crate) fn wake_if_asleep(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             self.target.wake();
@@ -187,12 +187,12 @@ impl Mailbox {
     }
 
     /// Whether any batch waits for space in its ring.
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         self.rings.iter().flatten().any(|ring| !ring.waiting.is_empty())
     }
 
     /// Whether a batch has arrived from a shard that is not `held_back`.
-    pub fn has_arrived(&self, held_back: impl Fn(ShardId) -> bool) -> bool {
+    pub(crate) fn has_arrived(&self, held_back: impl Fn(ShardId) -> bool) -> bool {
         let mut rings = self.shards().zip(&self.rings);
         rings.any(|(from, ring)| ring.as_ref().is_some_and(|ring| !ring.incoming.is_empty()) && !held_back(from))
     }
@@ -204,7 +204,7 @@ impl Mailbox {
 
     /// Whether another shard will wake this one for whatever comes next: nothing has arrived, and there is no space that it
     /// waits for. To be asked after [`ShardWaker::will_sleep`], which says why.
-    pub fn may_sleep(&self, held_back: impl Fn(ShardId) -> bool) -> bool {
+    pub(crate) fn may_sleep(&self, held_back: impl Fn(ShardId) -> bool) -> bool {
         !self.has_arrived(held_back) && !self.can_send_waiting()
     }
 
@@ -219,7 +219,7 @@ impl Mailbox {
     }
 
     /// Returns an emptied batch to its sender. It is dropped if the sender has many already.
-    pub fn return_batch(&mut self, from: ShardId, batch: Box<ShardBatch>) {
+    pub(crate) fn return_batch(&mut self, from: ShardId, batch: Box<ShardBatch>) {
         if let Some(Some(ring)) = self.rings.get_mut(usize::from(from.0))
             && let Err(PushError::Full(surplus)) = ring.incoming_empty.push(batch)
         {
@@ -228,12 +228,12 @@ impl Mailbox {
     }
 
     /// Wakes every other shard that sleeps: something that all share has changed.
-    pub fn wake_others(&self) {
+    pub(crate) fn wake_others(&self) {
         self.rings.iter().flatten().for_each(|ring| ring.waker.wake_if_asleep());
     }
 
     /// Wakes a sender that sleeps, because its ring has space again.
-    pub fn notify_space(&self, from: ShardId) {
+    pub(crate) fn notify_space(&self, from: ShardId) {
         if let Some(Some(ring)) = self.rings.get(usize::from(from.0)) {
             ring.waker.wake_if_asleep();
         }

@@ -292,13 +292,13 @@ impl MessageStore {
     }
 
     /// The ticket up to which messages are durable, with the definitions that they need; `None` if it is none more.
-    pub fn take_durable(&mut self, first_undurable: u64) -> Option<u64> {
+    pub(crate) fn take_durable(&mut self, first_undurable: u64) -> Option<u64> {
         self.gate.release(first_undurable)
     }
 
     /// Whether [`MessageStore::take_durable`] has one.
     #[inline]
-    pub fn has_durable(&self, first_undurable: u64) -> bool {
+    pub(crate) fn has_durable(&self, first_undurable: u64) -> bool {
         self.gate.is_open(first_undurable)
     }
 
@@ -374,7 +374,7 @@ impl MessageStore {
     }
 
     /// The same of the spill log.
-    pub fn spill_metrics(&self) -> StoreMetrics {
+    pub(crate) fn spill_metrics(&self) -> StoreMetrics {
         self.spill.as_ref().map_or_else(StoreMetrics::default, |spill| spill.metrics())
     }
 

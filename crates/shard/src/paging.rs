@@ -20,7 +20,7 @@ impl MessageStore {
     }
 
     /// Whether messages can leave the memory.
-    pub fn can_page(&self) -> bool {
+    pub(crate) fn can_page(&self) -> bool {
         self.spill.is_some()
     }
 

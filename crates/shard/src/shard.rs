@@ -85,12 +85,12 @@ impl Shard {
     }
 
     /// Lets clients that show a certificate log in by it (SASL EXTERNAL).
-    pub fn accept_certificates(&mut self, external: ExternalMechanism) {
+    pub(crate) fn accept_certificates(&mut self, external: ExternalMechanism) {
         self.dispatcher.login.accept_certificates(external);
     }
 
     /// Has slow passwords verified by other threads, which wake this shard; without them it verifies passwords itself.
-    pub fn set_password_verifier(&mut self, verifier: Arc<PasswordVerifier>, waker: Arc<ShardWaker>) {
+    pub(crate) fn set_password_verifier(&mut self, verifier: Arc<PasswordVerifier>, waker: Arc<ShardWaker>) {
         self.dispatcher.login.set_verifier(verifier, waker);
     }
 
@@ -279,7 +279,7 @@ impl Shard {
     }
 
     /// Publishes how many bytes of bodies this shard has copied.
-    pub fn record_copied_bytes(&self) {
+    pub(crate) fn record_copied_bytes(&self) {
         self.dispatcher.sessions.record_copied_bytes();
     }
 

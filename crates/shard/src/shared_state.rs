@@ -101,13 +101,13 @@ impl SharedState {
     }
 
     /// Gives clients that log in over sockets tokens to connect over RDMA, valid for this long.
-    pub fn with_tokens(self, wait: Duration) -> Self {
+    pub(crate) fn with_tokens(self, wait: Duration) -> Self {
         SharedState { tokens: BootstrapTokens::enabled(wait), ..self }
     }
 
     /// Counts everything that the process allocates. Without that, the lists of messages are estimated and nothing else is
     /// counted beside message memory.
-    pub fn with_process(self, process: ProcessMemory) -> Self {
+    pub(crate) fn with_process(self, process: ProcessMemory) -> Self {
         let resident_bytes_at_start = (process.resident_bytes)().map_or(0, |bytes| bytes as u64);
         SharedState { process: Some(process), resident_bytes_at_start, ..self }
     }
@@ -163,7 +163,7 @@ impl SharedState {
     }
 
     /// Counts the buffers of the ports that listen.
-    pub fn with_port_bytes(self, ports_bytes: u64) -> Self {
+    pub(crate) fn with_port_bytes(self, ports_bytes: u64) -> Self {
         SharedState { ports_bytes: AtomicU64::new(ports_bytes), ..self }
     }
 
@@ -253,7 +253,7 @@ impl SharedState {
     /// Records what a shard holds of the operating system's memory for messages, used or not, and for its lists of
     /// them. Returns whether all shards together hold nearly as much as the limit allows, so that unused memory should
     /// go back.
-    pub fn record_held_bytes(&self, shard: ShardId, bytes: u64) -> bool {
+    pub(crate) fn record_held_bytes(&self, shard: ShardId, bytes: u64) -> bool {
         self.of_shard(shard).held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
         self.ports_bytes() + self.heap_bytes().unwrap_or(0) + all > self.memory_bytes_max / 10 * 9
@@ -270,7 +270,7 @@ impl SharedState {
     }
 
     /// What clients are told when the broker ends.
-    pub fn end_refusal(&self) -> Refusal {
+    pub(crate) fn end_refusal(&self) -> Refusal {
         match self.disk_failure() {
             None => Refusal::connection(ReplyCode::ConnectionForced, "CONNECTION_FORCED - broker is shutting down"),
             Some(_) => Refusal::connection(ReplyCode::InternalError, "INTERNAL_ERROR - the broker's disk has failed"),
@@ -278,7 +278,7 @@ impl SharedState {
     }
 
     /// The bytes in use on a shard, as last recorded.
-    pub fn shard_used_bytes(&self, shard: ShardId) -> u64 {
+    pub(crate) fn shard_used_bytes(&self, shard: ShardId) -> u64 {
         self.of_shard(shard).bytes.load(Ordering::Relaxed)
     }
 
@@ -299,7 +299,7 @@ impl SharedState {
     }
 
     /// Records how many bytes of bodies a shard has copied since it started.
-    pub fn record_copied_bytes(&self, shard: ShardId, copied: CopiedBytes) {
+    pub(crate) fn record_copied_bytes(&self, shard: ShardId, copied: CopiedBytes) {
         let line = self.of_shard(shard);
         line.copied_in.store(copied.bytes_in, Ordering::Relaxed);
         line.copied_out.store(copied.bytes_out, Ordering::Relaxed);

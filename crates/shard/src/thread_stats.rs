@@ -23,7 +23,7 @@ pub struct ThreadStats {
 impl ThreadStats {
     /// A round has ended.
     #[inline]
-    pub fn count_round(&mut self, busy: Duration, waited: Duration) {
+    pub(crate) fn count_round(&mut self, busy: Duration, waited: Duration) {
         self.rounds.record(busy.as_micros() as u64);
         self.busy_ns += busy.as_nanos() as u64;
         self.waited_ns += waited.as_nanos() as u64;

@@ -36,21 +36,21 @@ pub struct BrokerLimits {
 
 impl BrokerLimits {
     /// The budget of work of a seed's turns: that of the program, or so little that much of the work is left for later turns.
-    pub fn draw_work(seed: u64) -> u32 {
+    pub(crate) fn draw_work(seed: u64) -> u32 {
         let budgets = [WORK_PER_TURN, 2_048, 64, 8];
         budgets[SplitMix64::new(seed ^ 0xB0D6_E700).below(budgets.len() as u64) as usize]
     }
 
     /// Bytes of waiting messages beyond which a broker with a store pages some out: so few that most leave the memory, or as
     /// many as the memory limit says.
-    pub fn draw_paging(seed: u64) -> u64 {
+    pub(crate) fn draw_paging(seed: u64) -> u64 {
         let thresholds = [0, 0, 1_000, 20_000];
         thresholds[SplitMix64::new(seed ^ 0xBA6E_0000).below(thresholds.len() as u64) as usize]
     }
 
     /// When connections move between the shards of a seed's broker: not at all, or so early and so often that many do, at
     /// whatever moment, and some give up.
-    pub fn draw_moves(seed: u64) -> MoveOptions {
+    pub(crate) fn draw_moves(seed: u64) -> MoveOptions {
         let mut chance = SplitMix64::new(seed ^ 0x0F0E_0000);
         let mut draw = |choices: [u64; 4]| choices[chance.below(4) as usize];
         MoveOptions {
@@ -62,7 +62,7 @@ impl BrokerLimits {
     }
 
     /// Whether no limit ever blocks publishers.
-    pub fn is_ample(&self) -> bool {
+    pub(crate) fn is_ample(&self) -> bool {
         self.queue_bytes_max == AMPLE_QUEUE_BYTES && self.memory_bytes_max == AMPLE_MEMORY_BYTES
     }
 
@@ -76,7 +76,7 @@ impl BrokerLimits {
     }
 
     /// What a new connection is like. `window_bytes_min`: how many bytes one direction holds at least.
-    pub fn cable_options(&self, window_bytes_min: usize, chance: &mut SplitMix64) -> SimOptions {
+    pub(crate) fn cable_options(&self, window_bytes_min: usize, chance: &mut SplitMix64) -> SimOptions {
         let seed = chance.next_u64();
         let options = if self.faulty_links { SimOptions::faulty(seed) } else { SimOptions::faultless() };
         SimOptions { seed, window_bytes: options.window_bytes.max(window_bytes_min), ..options }

@@ -130,7 +130,7 @@ impl Settings {
     }
 
     /// The cluster name of a broker.
-    pub fn broker_name(&self, broker: usize) -> String {
+    pub(crate) fn broker_name(&self, broker: usize) -> String {
         match self.workload {
             WorkloadSettings::Features(_) => "harrier".to_owned(),
             WorkloadSettings::Federation(_) => format!("b{broker}"),

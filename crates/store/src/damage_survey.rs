@@ -52,7 +52,7 @@ pub struct LostMessages {
 pub struct DamageSurvey {
     /// Each with whether everything is known that it had.
     pub damage: Vec<(Damage, bool)>,
-    /// By damage, queue and position: [`LOST_RUNS_MAX`](crate::limits::LOST_RUNS_MAX) runs at most.
+    /// By damage, queue and position: `LOST_RUNS_MAX` runs at most.
     pub lost: Vec<LostMessages>,
     /// Runs beyond that limit.
     pub unnamed: usize,

@@ -25,7 +25,7 @@ use std::fmt;
 const MAGIC: &[u8; 8] = b"HarrFoot";
 
 /// The number of the format of footers that this crate writes. Those of other formats are not read, and made again.
-pub const FOOTER_FORMAT: u32 = 1;
+pub(crate) const FOOTER_FORMAT: u32 = 1;
 
 /// The sum of the bytes of messages that a footer may name: bodies that are in several queues count in each.
 const NAMED_BYTES_MAX: u64 = 1 << 48;

@@ -137,7 +137,7 @@ impl Group {
     }
 
     /// Whether it has more than a mark.
-    pub fn has_records(&self) -> bool {
+    pub(crate) fn has_records(&self) -> bool {
         self.open.is_some() || self.frames.iter().any(|frame| frame.kind != FrameKind::Mark)
     }
 
@@ -232,7 +232,7 @@ impl Group {
     }
 
     /// Whether [`Group::again`] would refer to a message of the open frame, and has capacity there.
-    pub fn last_is_message(&self) -> bool {
+    pub(crate) fn last_is_message(&self) -> bool {
         self.open.is_some() && self.head.is_some() && self.frame_has_capacity(RECORD_OVERHEAD_BYTES_MAX)
     }
 

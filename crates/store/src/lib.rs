@@ -38,7 +38,7 @@ mod varint;
 
 pub use buffer::AlignedBuffer;
 pub use damage_survey::{DamageSurvey, LostMessages, MessageLoss, survey_damage};
-pub use footer::{FOOTER_FORMAT, Footer, FooterEntry, FooterFault, FooterQueue, FooterWriter, MessageRun, SegmentEnd};
+pub use footer::{Footer, FooterEntry, FooterFault, FooterQueue, FooterWriter, MessageRun, SegmentEnd};
 pub use frame::{FORMAT, Frame, FrameFault, FrameHeader, FrameKind};
 pub use group::{Chain, Group, GroupFull, QueueCursor};
 pub use ids::{
@@ -56,4 +56,4 @@ pub use recovery::{FoundMessage, FoundPage, LiveTotals, RecoveredLog, RecoverySi
 pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, UnreadableEnd, scan};
 pub use scrub::{Scrub, ScrubCounts, ScrubOptions, ScrubbedDamage};
-pub use segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault, SegmentStart};
+pub use segment_header::{SegmentHeader, SegmentHeaderFault, SegmentStart};

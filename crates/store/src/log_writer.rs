@@ -156,7 +156,7 @@ impl LogWriter {
     }
 
     /// Whether something has been appended that no write has taken.
-    pub fn has_pending(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         !self.filling.is_empty() || !self.waiting.is_empty()
     }
 

@@ -10,7 +10,7 @@ use crate::limits::BLOCK_BYTES;
 const MAGIC: &[u8; 8] = b"HarrSegm";
 
 /// The number of the format of segments that this crate writes.
-pub const SEGMENT_FORMAT: u32 = 1;
+pub(crate) const SEGMENT_FORMAT: u32 = 1;
 
 /// How a segment begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -35,7 +35,7 @@ impl<N: Ord + Clone> BrokerGraph<N> {
     }
 
     /// Whether one broker sends directly to another.
-    pub fn has_edge(&self, from: &N, to: &N) -> bool {
+    pub(crate) fn has_edge(&self, from: &N, to: &N) -> bool {
         self.edges.get(from).is_some_and(|next| next.contains(to))
     }
 

@@ -163,11 +163,6 @@ impl<D: Device> Port<D> {
         self.engine().expect(token)
     }
 
-    /// Revokes an expected token.
-    pub fn forget_token(&self, token: &RdmaToken) {
-        self.engine().forget_token(token);
-    }
-
     /// Sets who verifies tokens that were not passed to [`expect_token`](Port::expect_token): for ports that share a
     /// listener, where any port may get a client.
     pub fn set_token_verifier(&self, doorkeeper: Arc<dyn TokenVerifier>) {
@@ -246,7 +241,7 @@ impl<D: Device> Port<D> {
 
     /// Drives the port until its connections have ended or `longest` has passed, so that connections whose links were
     /// dropped send their last messages. Blocks; an owner with a loop of its own keeps polling instead.
-    pub fn linger(&self, longest: Duration) {
+    pub(crate) fn linger(&self, longest: Duration) {
         let mut core = self.engine();
         let until = core.shared.device.now().saturating_add(longest);
         loop {

@@ -6,7 +6,7 @@
 use crate::{error::DecodeError, properties::RawProperties, read::Reader, write::Writer};
 
 /// Bytes in front of the property flags: class, weight, body size.
-pub const CONTENT_HEADER_FIXED_BYTES: usize = 12;
+pub(crate) const CONTENT_HEADER_FIXED_BYTES: usize = 12;
 
 /// What a header frame says about the content it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

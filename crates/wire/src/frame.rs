@@ -136,7 +136,7 @@ pub fn split(input: &[u8], frame_bytes_max: u32) -> Result<Option<(Frame<'_>, us
 /// Writes a head into the first seven bytes of `out` and the end octet into its last one; `out` is the whole
 /// frame, so its length says how large the payload is. Panics if `out` holds less than an empty frame.
 #[inline]
-pub fn enclose(kind: u8, channel: ChannelNumber, out: &mut [u8]) {
+pub(crate) fn enclose(kind: u8, channel: ChannelNumber, out: &mut [u8]) {
     let payload_bytes = crate::write::length_u32(out.len() - FRAME_OVERHEAD_BYTES);
     out[..FRAME_HEAD_BYTES].copy_from_slice(&FrameHead { kind, channel, payload_bytes }.to_bytes());
     let end = out.len() - 1;

@@ -15,10 +15,6 @@ pub const TABLE_DEPTH_MAX: usize = 128;
 /// Bytes of a short string, since its length is one octet (AMQP 0-9-1 §4.2.5.3).
 pub const SHORT_STR_BYTES_MAX: usize = 255;
 
-/// Bytes by which a peer's frame may exceed the negotiated size. Several clients forget the frame's own
-/// overhead when they cut bodies, and RabbitMQ lets them; a session adds this to what it passes to `frame::split`.
-pub const FRAME_SLACK_BYTES: u32 = FRAME_OVERHEAD_BYTES as u32;
-
 // The longest method without a table has four short strings; it must fit the smallest frame there may be.
 const _: () = assert!(4 * (SHORT_STR_BYTES_MAX + 1) + 32 + FRAME_OVERHEAD_BYTES <= FRAME_BYTES_MIN as usize);
 // One level of nesting costs at least 5 bytes on the wire, so this depth fits any frame and is worth a bound.

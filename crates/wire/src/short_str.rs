@@ -126,7 +126,7 @@ impl ShortString {
 
     /// A view of it.
     #[inline]
-    pub fn as_short_str(&self) -> ShortStr<'_> {
+    pub(crate) fn as_short_str(&self) -> ShortStr<'_> {
         ShortStr(&self.0)
     }
 

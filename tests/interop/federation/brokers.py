@@ -9,10 +9,9 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pika
@@ -21,15 +20,13 @@ from report import Skip
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent.parent
+sys.path.insert(0, str(TREE / "tests"))
+
+import ready  # noqa: E402 (it lies beside the suites)
+
 RABBITMQ = TREE / "tests" / "rabbitmq"
 NO_SUCH_PACKAGES = 77
 UP_S_MAX = 15
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def definitions(name, upstreams):
@@ -76,7 +73,7 @@ class RabbitMQ(Broker):
     def __init__(self, name, upstreams=None, plugin=True):
         self.name = name
         self.folder = Path(tempfile.mkdtemp(prefix="interop-federation-"))
-        self.port = free_port()
+        self.port = 0
         known = self.folder / "definitions.json"
         known.write_text(json.dumps(definitions(name, upstreams or {})))
         self.more = {
@@ -99,6 +96,8 @@ class RabbitMQ(Broker):
         if answer.returncode:
             raise RuntimeError(answer.stderr.strip())
         self.url = dict(line.split(" ", 1) for line in answer.stdout.splitlines())["url"]
+        # Started again, it is where it was.
+        self.port = pika.URLParameters(self.url).port
 
     def halt(self):
         """It ends, and keeps what is durable."""
@@ -117,22 +116,15 @@ class Harrier(Broker):
         self.binary = Path(os.environ.get("HARRIER", target / "release" / "harrier"))
         self.name = name
         self.folder = Path(tempfile.mkdtemp(prefix="interop-federation-"))
-        self.port = free_port()
-        self.url = f"amqp://guest:guest@{self.place}/%2F"
+        self.port = 0
         self.start()
+        self.url = f"amqp://guest:guest@{self.place}/%2F"
 
     def start(self):
         words = ["broker", "--listen", self.place, "--state", self.folder / "state", "--cluster-name", self.name]
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen([self.binary, *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + UP_S_MAX
-        while True:
-            try:
-                return socket.create_connection(("127.0.0.1", self.port), timeout=2).close()
-            except OSError as why:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"{self.name} did not come up: {self.log()}") from why
-            time.sleep(0.02)  # between two looks at the condition, which has a deadline
+        self.process, line = ready.start([self.binary, *words], self.folder / "log")
+        # Started again, it is where it was.
+        self.port = line.port
 
     def log(self):
         return (self.folder / "log").read_text()[-2000:]

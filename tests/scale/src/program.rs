@@ -5,10 +5,12 @@
 //! Never:  ends quietly: the process must end with status 0 when it is told to.
 
 use crate::{Outcome, pause, report};
+use harness::ready_line::ReadyLine;
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// How long the broker may take to listen, and to end.
@@ -32,15 +34,17 @@ pub struct Program {
 impl Program {
     /// Starts `harrier broker` on a free port.
     pub fn start(shards: u16, arguments: &[String]) -> Outcome<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let log = std::env::temp_dir().join(format!("harrier-scale-{}-{}.log", std::process::id(), address.port()));
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let log = std::env::temp_dir().join(format!("harrier-scale-{}-{number}.log", std::process::id()));
         let began = crate::now();
         let path = path();
         let process = Command::new(&path)
-            .args(["broker", "--state", "none", "--listen", &address.to_string(), "--shards", &shards.to_string()])
+            .args(["broker", "--state", "none", "--listen", "127.0.0.1:0", "--shards", &shards.to_string()])
             // The bytes of a queue or binding are those of the shards: the replica of the management API is measured elsewhere.
             .args(["--management-listen", "none", "--metrics-listen", "none"])
             .args(arguments)
+            .args(["--log-format", "json"])
             // The broker reads its settings from variables that are called like this one.
             .env_remove("HARRIER_BIN")
             .stdin(Stdio::null())
@@ -48,13 +52,19 @@ impl Program {
             .stderr(File::create(&log)?)
             .spawn()
             .map_err(|error| format!("{}: {error}", path.display()))?;
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut program = Program { process, log, address, startup: Duration::ZERO, startup_work: Duration::ZERO };
-        while let Err(error) = TcpStream::connect(address) {
+        let ready = loop {
+            if let Some(ready) = fs::read_to_string(&program.log)?.lines().find_map(ReadyLine::parse) {
+                break ready;
+            }
             if began.elapsed() > START || program.process.try_wait()?.is_some() {
-                return Err(format!("the broker does not listen: {error}\n{}", program.last_words()).into());
+                return Err(format!("the broker does not listen\n{}", program.last_words()).into());
             }
             pause(LOOK);
-        }
+        };
+        program.address = ready.first()?.parse()?;
+        TcpStream::connect(program.address)?;
         program.startup = began.elapsed();
         program.startup_work = work(program.id())?;
         Ok(program)

@@ -12,6 +12,30 @@ use gauge::clock::now_ns;
 /// `guest:guest`, the user that a broker without users has.
 const AUTHORIZATION: &str = "Basic Z3Vlc3Q6Z3Vlc3Q=";
 
+/// Where a broker's API and its metrics are: two listeners, since each is at a port that the system has chosen.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpOrigins {
+    api: String,
+    metrics: String,
+}
+
+impl HttpOrigins {
+    /// Those of a broker that says this of its listeners: the API is before the metrics.
+    pub fn of(management: &[String]) -> Result<Self, String> {
+        match management {
+            [api, metrics] => Ok(Self { api: format!("http://{api}"), metrics: format!("http://{metrics}") }),
+            other => {
+                Err(format!("the broker does not say where its API and its metrics are, but '{}'", other.join(" ")))
+            }
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        let origin = if path.starts_with("/metrics") { &self.metrics } else { &self.api };
+        format!("{origin}{path}")
+    }
+}
+
 /// Asks until it is told to stop.
 pub(crate) struct HttpObserver {
     stop: Sender<()>,
@@ -19,16 +43,20 @@ pub(crate) struct HttpObserver {
 }
 
 impl HttpObserver {
-    /// Begins to ask `origin` for the paths of `asked`, given the number of the round, and rests so long after each round.
-    pub fn start(origin: &str, asked: fn(usize) -> &'static [&'static str], rest: Duration) -> Result<Self, String> {
+    /// Begins to ask for the paths of `asked`, given the number of the round, and rests so long after each round.
+    pub fn start(
+        origins: &HttpOrigins,
+        asked: fn(usize) -> &'static [&'static str],
+        rest: Duration,
+    ) -> Result<Self, String> {
         let (stop, stopped) = mpsc::channel();
-        let origin = origin.to_owned();
+        let origins = origins.clone();
         let observe = move || {
             let agent = agent();
             let mut answers_ms = Vec::new();
             for round in 0.. {
                 for path in asked(round) {
-                    answers_ms.push(answer(&agent, &origin, path)?.0);
+                    answers_ms.push(answer(&agent, &origins, path)?.0);
                 }
                 match stopped.recv_timeout(rest) {
                     Err(RecvTimeoutError::Timeout) => {}
@@ -56,8 +84,8 @@ impl HttpObserver {
 }
 
 /// One answer.
-pub(crate) fn ask(origin: &str, path: &str) -> Result<String, String> {
-    Ok(answer(&agent(), origin, path)?.1)
+pub(crate) fn ask(origins: &HttpOrigins, path: &str) -> Result<String, String> {
+    Ok(answer(&agent(), origins, path)?.1)
 }
 
 fn agent() -> Agent {
@@ -67,11 +95,10 @@ fn agent() -> Agent {
 }
 
 /// How long an answer took in milliseconds, and what it was.
-fn answer(agent: &Agent, origin: &str, path: &str) -> Result<(f64, String), String> {
+fn answer(agent: &Agent, origins: &HttpOrigins, path: &str) -> Result<(f64, String), String> {
     let failed = |error: ureq::Error| format!("GET {path}: {error}");
     let began_ns = now_ns();
-    let mut answer =
-        agent.get(format!("{origin}{path}")).header("authorization", AUTHORIZATION).call().map_err(failed)?;
+    let mut answer = agent.get(origins.url(path)).header("authorization", AUTHORIZATION).call().map_err(failed)?;
     let body = answer.body_mut().with_config().limit(PERF_HTTP_ANSWER_BYTES_MAX).read_to_string().map_err(failed)?;
     let elapsed_ms = (now_ns() - began_ns) as f64 / 1e6;
     match answer.status().as_u16() {

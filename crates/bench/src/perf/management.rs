@@ -11,7 +11,7 @@ use super::PerfRun;
 use super::broker_goals::{SMALL, confirmed, perf_contestant, ratio};
 use super::confirm_runs::{ConfirmRun, ConfirmRuns};
 use super::declared_queues::DeclaredQueues;
-use super::http_observer::{HttpObserver, ask};
+use super::http_observer::{HttpObserver, HttpOrigins, ask};
 use crate::limits::{
     PERF_BYSTANDER_ATTEMPTS, PERF_BYSTANDER_RATE_MAX, PERF_BYSTANDER_RATE_MIN, PERF_BYSTANDER_SHARE,
     PERF_BYSTANDER_WINDOW, PERF_LISTED_OBJECTS, PERF_LISTED_QUEUES_MANY, PERF_LOOK_INTERVAL, PERF_MANAGEMENT_RUNS_MIN,
@@ -20,7 +20,7 @@ use harness::open_files;
 use harness::placement::CpuPlacement;
 use harness::role_client::connect;
 use harness::role_protocol::TrafficShape;
-use harness::target::{BenchmarkTarget, TargetAddress, free_port};
+use harness::target::{BenchmarkTarget, TargetAddress};
 use load::interleaved::{PerfEffort, PerfSeries, compare, turns};
 use load::perf_table::{GoalBound, PerfRow};
 use load::scenario::Scenario;
@@ -48,7 +48,7 @@ fn looks(round: usize) -> &'static [&'static str] {
 /// A broker with its API.
 struct ManagedBroker {
     target: BenchmarkTarget,
-    origin: String,
+    origins: HttpOrigins,
 }
 
 impl ManagedBroker {
@@ -66,12 +66,12 @@ impl ManagedBroker {
     }
 
     fn observe(&self, asked: fn(usize) -> &'static [&'static str], rest: Duration) -> Result<HttpObserver, String> {
-        HttpObserver::start(&self.origin, asked, rest)
+        HttpObserver::start(&self.origins, asked, rest)
     }
 
     /// Rounds of all shards so far that took longer than [`STALL_BOUND`].
     fn long_rounds(&self) -> Result<f64, String> {
-        let text = ask(&self.origin, "/metrics")?;
+        let text = ask(&self.origins, "/metrics")?;
         let name = "harrier_shard_round_duration_seconds";
         let sum = |wanted: &str, bound: &str| -> Result<f64, String> {
             let lines =
@@ -103,11 +103,10 @@ impl PerfRun {
     }
 
     fn managed_broker(&self) -> Result<ManagedBroker, String> {
-        let address = format!("127.0.0.1:{}", free_port()?);
-        // One listener serves both.
-        let options = ["--management-listen", &address, "--metrics-listen", &address].map(str::to_owned);
+        let options = ["--management-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"].map(str::to_owned);
         let target = self.broker(OBSERVED, Some(&[&self.broker_options[..], &options].concat()))?;
-        Ok(ManagedBroker { target, origin: format!("http://{address}") })
+        let origins = HttpOrigins::of(&target.management)?;
+        Ok(ManagedBroker { target, origins })
     }
 
     /// The hot path, with and without somebody who looks.
@@ -267,7 +266,7 @@ impl PerfRun {
         let declarer = broker.declare(PERF_LISTED_QUEUES_MANY)?;
         // The first answers follow the declarations.
         for _settled in 0..2 {
-            ask(&broker.origin, ALL_QUEUES[0])?;
+            ask(&broker.origins, ALL_QUEUES[0])?;
         }
         let before = broker.long_rounds()?;
         let asking = broker.observe(|_| ALL_QUEUES, Duration::ZERO)?;

@@ -23,7 +23,7 @@ const LARGE_TIMES_MAX: f64 = 1.2;
 
 impl RdmaGoals {
     pub(super) fn user(&mut self) -> Result<(), String> {
-        let tcp = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
+        let tcp = NetworkBroker::start(&TCP, self.address, &["--shards", "1"])?;
         let verbs = [self.broker(POLLS[0])?, self.broker(POLLS[1])?];
         let mut targets = vec![("TCP".to_owned(), tcp.target("TCP")?)];
         for (broker, poll) in verbs.iter().zip(POLLS) {

@@ -34,7 +34,7 @@ impl RdmaGoals {
         let folder = ScratchDirectory::new()?;
         // Before and after the rest, since the load of this host may change.
         let before = [self.measure_device(&folder, "events")?, self.measure_device(&folder, "busy")?];
-        let tcp = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
+        let tcp = NetworkBroker::start(&TCP, self.address, &["--shards", "1"])?;
         let mut brokers = vec![("TCP", tcp)];
         for poll in POLLS {
             brokers.push((poll, self.broker(poll)?));

@@ -110,7 +110,7 @@ impl RdmaGoals {
             }
         }
         if let Ok(calls) = &calls {
-            let broker = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
+            let broker = NetworkBroker::start(&TCP, self.address, &["--shards", "1"])?;
             let (value, detail) = self.calls_of(calls, &broker)?;
             self.row("the same over TCP", GoalBound::Nothing, Some(value), detail)?;
         }

@@ -14,13 +14,18 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::limits::BROKER_GONE_WAIT;
+use crate::limits::{BROKER_GONE_WAIT, PORT_FREE_WAIT};
+use client::Url;
+use harness::broker_log::LogDisplay;
+use harness::broker_process::BrokerProcess;
 use harness::interrupt;
+use harness::picked_port::is_taken;
 use harness::placement::CpuList;
-use harness::role_process::{ChildProcess, launch_command, this_program};
 use harness::scratch::ScratchDirectory;
-use harness::target::free_port;
 use load::limits::{CONNECT_INTERVAL, RECOVERY_WAIT};
+
+/// The exit status of a script whose broker's port another program has: the number of the system's error.
+const PORT_TAKEN_STATUS: i32 = Errno::EADDRINUSE as i32;
 
 /// How a broker is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +38,7 @@ pub(crate) enum CrashBrokerSource {
 
 enum CrashProcess {
     Stopped,
-    Own(ChildProcess),
+    Own(BrokerProcess),
     /// The script runs until the broker accepts connections.
     Starting(Child),
     Scripted(u32),
@@ -43,6 +48,7 @@ enum CrashProcess {
 pub(crate) struct CrashBroker {
     source: CrashBrokerSource,
     cpus: CpuList,
+    /// Where it was told to listen when it was started first, and listens after each start; 0: it was not started yet.
     port: u16,
     process: CrashProcess,
     /// Measures the broker's own process from its start on.
@@ -62,10 +68,10 @@ impl CrashBroker {
     /// A broker whose folder is made in `dir`; it is not started yet.
     pub fn new(source: CrashBrokerSource, dir: &Path, cpus: CpuList) -> Result<Self, String> {
         let folder = ScratchDirectory::new_in(dir)?;
-        Ok(Self { source, cpus, port: free_port()?, process: CrashProcess::Stopped, meter: None, folder })
+        Ok(Self { source, cpus, port: 0, process: CrashProcess::Stopped, meter: None, folder })
     }
 
-    /// Where clients reach it, after each start alike.
+    /// Where clients reach it, after each start alike, once it has listened for the first time.
     pub fn url(&self) -> String {
         format!("amqp://guest:guest@127.0.0.1:{}/%2F", self.port)
     }
@@ -78,13 +84,11 @@ impl CrashBroker {
         let began_ns = now_ns();
         self.process = match &self.source {
             CrashBrokerSource::Own { options } => {
-                let state = self.folder.path().to_string_lossy();
+                let state = self.folder.path().to_string_lossy().into_owned();
                 let listen = format!("127.0.0.1:{}", self.port);
-                let words = ["broker", "--log-level", "warn", "--listen", &listen, "--state", &state];
-                let words: Vec<String> = words.map(str::to_owned).into_iter().chain(options.iter().cloned()).collect();
-                let mut command = launch_command(&self.cpus, &this_program()?.to_string_lossy(), &words)?;
-                command.stdin(Stdio::null()).stdout(Stdio::null());
-                let process = ChildProcess::start("broker", &mut command)?;
+                let words = ["--listen", &listen, "--state", &state].map(str::to_owned);
+                let words = [&words[..], options].concat();
+                let process = BrokerProcess::start(&words, &self.cpus, LogDisplay::Shown)?;
                 self.meter = Some(ProcessMeter::start(&[process.pid()]));
                 CrashProcess::Own(process)
             }
@@ -99,22 +103,36 @@ impl CrashBroker {
         Ok(began_ns)
     }
 
-    /// Waits until it accepts connections.
-    pub fn await_listening(&mut self, began_ns: u64) -> Result<BrokerStart, String> {
+    /// Starts it for the first time, and waits until it accepts connections at a port of its own choice.
+    pub fn start_first(&mut self) -> Result<(), String> {
+        self.start()?;
+        if let CrashProcess::Own(process) = &mut self.process {
+            let ready = process.await_ready(RECOVERY_WAIT)?;
+            let port = ready.first()?.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            self.port = port.ok_or("the broker does not say at which port it listens")?;
+        }
+        self.await_started()
+    }
+
+    /// Waits until it accepts connections, after a start that began then. If another program has taken its port between two
+    /// starts, it is started anew until the port is free.
+    pub fn await_listening(&mut self, mut began_ns: u64) -> Result<BrokerStart, String> {
         let deadline = Deadline::after(RECOVERY_WAIT);
+        let port_deadline = Deadline::after(PORT_FREE_WAIT);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+        loop {
             if interrupt::requested() {
                 return Err(interrupt::MESSAGE.to_owned());
             }
-            match &mut self.process {
-                CrashProcess::Own(process) => process.check_alive()?,
-                CrashProcess::Starting(script) => match script.try_wait() {
-                    Ok(Some(status)) if !status.success() => return Err(format!("the start script failed ({status})")),
-                    Ok(_) => {}
-                    Err(error) => return Err(format!("the start script cannot be watched: {error}")),
-                },
-                CrashProcess::Stopped | CrashProcess::Scripted(_) => {}
+            match self.early_end()? {
+                None if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() => break,
+                None => {}
+                Some(why) if !is_taken(&why) => return Err(why),
+                Some(why) if port_deadline.passed() => {
+                    let waited_s = PORT_FREE_WAIT.as_secs();
+                    return Err(format!("another program has held the broker's port for {waited_s} s: {why}"));
+                }
+                Some(_) => began_ns = self.start()?,
             }
             if deadline.passed() {
                 return Err(format!("the broker does not listen after {} s", RECOVERY_WAIT.as_secs()));
@@ -122,6 +140,33 @@ impl CrashBroker {
             pause(CONNECT_INTERVAL);
         }
         Ok(BrokerStart { began_ns, listening_s: now_ns().saturating_sub(began_ns) as f64 / 1e9 })
+    }
+
+    /// Why it has ended, if it has.
+    fn early_end(&mut self) -> Result<Option<String>, String> {
+        match &mut self.process {
+            CrashProcess::Own(process) => {
+                if process.ended()?.is_none() {
+                    return Ok(None);
+                }
+            }
+            CrashProcess::Starting(script) => {
+                let status =
+                    script.try_wait().map_err(|error| format!("the start script cannot be watched: {error}"))?;
+                return Ok(status.filter(|status| !status.success()).map(|status| match status.code() {
+                    Some(PORT_TAKEN_STATUS) => std::io::Error::from_raw_os_error(PORT_TAKEN_STATUS).to_string(),
+                    _ => format!("the start script failed ({status})"),
+                }));
+            }
+            CrashProcess::Stopped | CrashProcess::Scripted(_) => return Ok(None),
+        }
+        match std::mem::replace(&mut self.process, CrashProcess::Stopped) {
+            CrashProcess::Own(process) => Ok(Some(format!("the broker ended early: {}", process.end()))),
+            other => {
+                self.process = other;
+                Ok(None)
+            }
+        }
     }
 
     /// Waits until a script that starts it has ended, and takes the process id that it prints.
@@ -137,12 +182,16 @@ impl CrashBroker {
             output.read_to_string(&mut text).map_err(|error| format!("the start script: {error}"))?;
         }
         let status = script.wait().map_err(|error| format!("the start script: {error}"))?;
-        let pid = text.lines().find_map(|line| line.strip_prefix("pid ")).and_then(|pid| pid.trim().parse().ok());
-        match pid {
-            Some(pid) if status.success() => self.process = CrashProcess::Scripted(pid),
-            _ => return Err(format!("the start script printed no process id ({status})")),
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let url = value("url ").and_then(|url| Url::parse(url).ok());
+        let port = url.and_then(|url| url.address.rsplit_once(':')?.1.parse().ok());
+        match (value("pid ").and_then(|pid| pid.parse().ok()), port) {
+            (Some(pid), Some(port)) if status.success() => {
+                (self.process, self.port) = (CrashProcess::Scripted(pid), port);
+                Ok(())
+            }
+            _ => Err(format!("the start script printed no process id or no URL ({status})")),
         }
-        Ok(())
     }
 
     /// The resources that its own process has used since its start, if it was started by this program.

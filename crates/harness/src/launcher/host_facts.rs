@@ -61,7 +61,7 @@ fn host_and_port(address: &str) -> &str {
 }
 
 /// Whether `host:port` is an address of this host, which is the case if it can be bound.
-pub fn is_local_address(address: &str) -> bool {
+pub(crate) fn is_local_address(address: &str) -> bool {
     let bound = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
     // An unknown name is no local address; connecting to it reports the error.
     host_and_port(address).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| bound(address.ip())))

@@ -30,7 +30,7 @@ pub use controller_thread::has_ranks;
 use rank_message::RoleId;
 use rank_options::RankOptions;
 
-pub use host_facts::is_local_address;
+pub(crate) use host_facts::is_local_address;
 pub use rank_options::HELP;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -168,7 +168,7 @@ pub fn placement() -> Option<String> {
 ///
 /// # Errors
 /// The controller has ended, or cannot tell.
-pub fn rank_beside_broker(address: &str) -> Result<Option<usize>, String> {
+pub(crate) fn rank_beside_broker(address: &str) -> Result<Option<usize>, String> {
     let address = address.to_owned();
     ask(move |controller| controller.rank_beside_broker(&address))
 }
@@ -223,13 +223,13 @@ impl RemoteRole {
         ask(move |controller| controller.start_on(rank, &kind, task, cpus)).map(|role| Self { role })
     }
 
-    pub fn send_line(&mut self, line: &str) -> Result<(), String> {
+    pub(crate) fn send_line(&mut self, line: &str) -> Result<(), String> {
         let (role, line) = (self.role, line.to_owned());
         ask(move |controller| controller.send_command(role, line))
     }
 
     /// Waits for the role's next line; `None` on timeout.
-    pub fn next_output(&mut self, wait: Duration) -> Result<Option<RoleOutput>, String> {
+    pub(crate) fn next_output(&mut self, wait: Duration) -> Result<Option<RoleOutput>, String> {
         let role = self.role;
         ask(move |controller| controller.next_output(role, wait))
     }

@@ -2,6 +2,7 @@
 
 use super::PATIENCE;
 use client::{Client, ClientChannel, ClientError};
+use harness::ready_line::ReadyLine;
 use rustix::process::{Pid, Signal};
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -190,9 +191,8 @@ impl StoredBroker {
         while let Ok(line) = broker.lines.recv_timeout(PATIENCE) {
             broker.start_log.push_str(&line);
             broker.start_log.push('\n');
-            if line.contains(READY) {
-                let addresses = line.split_once("\"addresses\":\"").and_then(|(_, rest)| rest.split_once('"'));
-                broker.address = addresses.expect("its addresses").0.to_owned();
+            if let Some(ready) = ReadyLine::parse(&line) {
+                broker.address = ready.addresses.into_iter().next().expect("its address");
                 return Ok(broker);
             }
         }

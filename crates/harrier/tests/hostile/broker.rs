@@ -2,6 +2,7 @@
 
 use super::honest::HonestClients;
 use super::{PATIENCE, now};
+use harness::ready_line::ReadyLine;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -97,10 +98,8 @@ impl WatchedBroker {
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let mut broker = WatchedBroker { child, lines, address, tcp: String::new() };
         let ready = broker.await_line("harrier broker is ready");
-        let line: Value = serde_json::from_str(&ready).expect("a line of JSON");
-        let text =
-            line["fields"]["addresses"].as_str().or(line["addresses"].as_str()).expect("its addresses").to_owned();
-        broker.tcp = text.split(' ').next().expect("an address").to_owned();
+        let ready = ReadyLine::parse(&ready).expect("it says where it listens");
+        broker.tcp = ready.addresses.into_iter().next().expect("an address");
         broker
     }
 

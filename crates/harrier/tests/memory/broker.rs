@@ -2,6 +2,7 @@
 
 use super::PATIENCE;
 use super::resident_limit::ResidentLimit;
+use harness::ready_line::ReadyLine;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -70,11 +71,8 @@ impl LimitedBroker {
             state,
         };
         let ready = broker.await_line("harrier broker is ready");
-        let text = |key: &str| {
-            let (_, rest) = ready.split_once(&format!("\"{key}\":\"")).unwrap_or_else(|| panic!("no {key} in {ready}"));
-            rest.split('"').next().unwrap_or_default().to_owned()
-        };
-        (broker.address, broker.api) = (text("addresses"), text("management"));
+        let ready = ReadyLine::parse(&ready).expect("it says where it listens");
+        (broker.address, broker.api) = (ready.addresses.join(" "), ready.management.join(" "));
         broker.limit = Some(ResidentLimit::at_rest(broker.child.id(), limit_mib));
         broker
     }

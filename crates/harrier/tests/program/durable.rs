@@ -1,6 +1,6 @@
 //! A broker with a state folder: what it defined and confirmed is there when it is started again.
 
-use crate::{BrokerProcess, TempFolder, field, harrier, output, wait_until};
+use crate::{BrokerProcess, TempFolder, first_address, harrier, output, wait_until};
 use client::{Client, ClientChannel, ExchangeOptions, Publish, QueueOptions};
 use definitions::Json;
 use rustix::process::Signal;
@@ -131,7 +131,7 @@ fn the_default_folder_keeps_what_is_durable_and_is_told_at_the_start() {
         let mut broker = start_as_unit(&state, &listen);
         assert!(broker.ready.contains(&format!("\"folder\":\"{state}\"")), "{}", broker.ready);
         assert!(broker.ready.contains("\"is_default\":true"), "{}", broker.ready);
-        broker.address = field(&broker.await_line(READY), "addresses");
+        broker.address = first_address(&broker.await_line(READY));
         broker
     };
     let broker = begin();

@@ -1,6 +1,6 @@
 //! Processor wake-up latency while messages flow: what the broker requests from the system.
 
-use super::{BrokerProcess, PATIENCE, field, harrier};
+use super::{BrokerProcess, PATIENCE, first_address, harrier};
 use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
 use std::fs::File;
@@ -105,7 +105,7 @@ fn a_system_that_does_not_do_so() {
     // A file that refuses writes is reported, and messages flow.
     let full = with_another_file(&format!("mount --bind /dev/full {LATENCY_FILE}"));
     let mut broker = BrokerProcess::spawn(full, "harrier broker is ready");
-    broker.address = field(&broker.ready, "addresses");
+    broker.address = first_address(&broker.ready);
     let mut talker = Talker::new(&broker);
     talker.talk();
     let told = broker.await_line("cannot bound the wake-up latency of processors");

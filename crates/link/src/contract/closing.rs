@@ -6,7 +6,7 @@ use crate::{AbortReason, Link, LinkError, ReceiveOutcome, SendOutcome, WaitFor};
 use slab::Pool;
 
 /// After `close_sending` what was sent still arrives, then the end of the stream; the other direction stays open.
-pub fn half_close_lets_the_rest_arrive((mut a, mut b): LinkPair) {
+pub(crate) fn half_close_lets_the_rest_arrive((mut a, mut b): LinkPair) {
     let pool = pool();
     let sent = pattern(0, 30_000);
     let mut out = gather(&pool, &sent);
@@ -36,7 +36,7 @@ pub fn half_close_lets_the_rest_arrive((mut a, mut b): LinkPair) {
 }
 
 /// `abort` at either end ends both directions at both ends, with bytes in flight and a reader that waits.
-pub fn abort_ends_both_ways((mut a, mut b): LinkPair) {
+pub(crate) fn abort_ends_both_ways((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut there = gather(&pool, &pattern(0, 100_000));
     a.send(&mut there).expect("both ends are open");
@@ -54,7 +54,7 @@ pub fn abort_ends_both_ways((mut a, mut b): LinkPair) {
 }
 
 /// Reading and sending both notice a peer that was dropped.
-pub fn the_other_end_disappears((mut a, b): LinkPair) {
+pub(crate) fn the_other_end_disappears((mut a, b): LinkPair) {
     let pool = pool();
     drop(b);
     let (bytes, _) = read_to_end(&mut *a);
@@ -64,7 +64,7 @@ pub fn the_other_end_disappears((mut a, b): LinkPair) {
 }
 
 /// Once a send has failed every later one fails, and none returns `Blocked`: a reactor that retried would spin.
-pub fn a_failed_send_stays_failed((mut a, mut b): LinkPair) {
+pub(crate) fn a_failed_send_stays_failed((mut a, mut b): LinkPair) {
     let pool = pool();
     b.abort(AbortReason::Protocol);
     send_until_it_fails(&mut *a, &pool);

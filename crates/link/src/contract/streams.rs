@@ -9,7 +9,7 @@ use crate::{ReceiveOutcome, SendOutcome, WaitFor};
 use slab::Gather;
 
 /// Bytes arrive once each and in order, both ways at once, in pieces of any size.
-pub fn bytes_arrive_in_order((mut a, mut b): LinkPair) {
+pub(crate) fn bytes_arrive_in_order((mut a, mut b): LinkPair) {
     let pool = pool();
     let sizes = [1, 2, 7, 8, 63, 64, 1_000, 4_095, 4_096, 70_000];
     let (mut there, mut back) = (0, 0);
@@ -32,7 +32,7 @@ pub fn bytes_arrive_in_order((mut a, mut b): LinkPair) {
 }
 
 /// With a slow reader `send` returns `Blocked` and leaves the rest in the gather; nothing is lost or duplicated.
-pub fn partial_writes_lose_nothing((mut a, mut b): LinkPair) {
+pub(crate) fn partial_writes_lose_nothing((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut sent = Vec::new();
     let mut out = Gather::new();
@@ -54,7 +54,7 @@ pub fn partial_writes_lose_nothing((mut a, mut b): LinkPair) {
 }
 
 /// A gather of more parts than one call takes, copied and borrowed in turn, arrives as one stream.
-pub fn gathers_of_many_parts((mut a, mut b): LinkPair) {
+pub(crate) fn gathers_of_many_parts((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut expected = Vec::new();
     let mut out = Gather::new();
@@ -74,7 +74,7 @@ pub fn gathers_of_many_parts((mut a, mut b): LinkPair) {
 }
 
 /// A read fills `direct` to its end before a byte goes to `scratch`.
-pub fn direct_is_filled_before_scratch((mut a, mut b): LinkPair) {
+pub(crate) fn direct_is_filled_before_scratch((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut at = 0;
     for (direct_bytes, scratch_bytes) in [(10, 10), (1, 40), (40, 1), (16, 16), (50, 0), (0, 50), (7, 300)] {
@@ -106,7 +106,7 @@ pub fn direct_is_filled_before_scratch((mut a, mut b): LinkPair) {
 }
 
 /// With nothing to read a link is idle, not closed, for `receive` and for `wait`.
-pub fn nothing_to_read_is_idle((mut a, mut b): LinkPair) {
+pub(crate) fn nothing_to_read_is_idle((mut a, mut b): LinkPair) {
     let mut scratch = [0; 16];
     for link in [&mut a, &mut b] {
         assert_eq!(link.receive(&mut [], &mut scratch).expect("both ends are open"), ReceiveOutcome::Idle);
@@ -121,7 +121,7 @@ pub fn nothing_to_read_is_idle((mut a, mut b): LinkPair) {
 
 /// Lent memory gets the next bytes of the stream in its range and nowhere else, whether they had arrived before or not;
 /// later bytes are received as usual. A link that takes no memory returns it, and `receive` delivers everything.
-pub fn lent_memory_is_filled_at_its_place((mut a, mut b): LinkPair) {
+pub(crate) fn lent_memory_is_filled_at_its_place((mut a, mut b): LinkPair) {
     const AROUND: u8 = 0xA5;
     let pool = pool();
     let around = |bytes: &[u8]| bytes.iter().all(|byte| *byte == AROUND);

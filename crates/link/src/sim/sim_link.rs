@@ -200,7 +200,7 @@ impl Link for SimLink {
     }
 
     /// Advances the connection's time until the link is ready. There is no clock, so a wait ends after
-    /// [`SIM_WAIT_STEPS_MAX`] steps, or at once if `timeout` is zero.
+    /// `SIM_WAIT_STEPS_MAX` steps, or at once if `timeout` is zero.
     fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         if self.is_ready(what) {
             return Ok(true);

@@ -103,7 +103,7 @@ fn resolve_route(channel: &CmEventChannel, to: SocketAddr) -> Result<CmId, Strin
 ///
 /// # Errors
 /// Why there is none.
-pub fn device_towards(to: SocketAddr) -> Result<DeviceFacts, String> {
+pub(crate) fn device_towards(to: SocketAddr) -> Result<DeviceFacts, String> {
     let channel = CmEventChannel::new().map_err(text)?;
     let id = resolve_route(&channel, to)?;
     id.context().map(|context| DeviceFacts::of(&context)).map_err(text)
@@ -122,7 +122,7 @@ fn terms(data: &[u8], reads: ReadLimits) -> ConnectParams<'_> {
 ///
 /// # Errors
 /// The error of either side.
-pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResults, String> {
+pub(crate) fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResults, String> {
     let channel = CmEventChannel::new().map_err(text)?;
     let id = resolve_route(&channel, to)?;
     let mut end = VerbsEndpoint::new(&id, &channel, *request)?;

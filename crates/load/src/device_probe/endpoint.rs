@@ -211,7 +211,7 @@ impl VerbsEndpoint {
     }
 
     /// Sets the peer's memory for writes and reads.
-    pub fn set_peer(&mut self, grant: RemoteMemory) {
+    pub(crate) fn set_peer(&mut self, grant: RemoteMemory) {
         self.peer = Some(grant);
     }
 
@@ -239,7 +239,7 @@ impl VerbsEndpoint {
     }
 
     /// Sets the last byte of the next messages.
-    pub fn set_last(&mut self, byte: u8) {
+    pub(crate) fn set_last(&mut self, byte: u8) {
         let last = self.request.size_bytes - 1;
         self.body[last] = byte;
         if self.request.size_bytes > self.inline_bytes_max() {
@@ -279,7 +279,7 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    pub fn send_number(&mut self, word: u64) -> Result<(), String> {
+    pub(crate) fn send_number(&mut self, word: u64) -> Result<(), String> {
         while self.pair.free_slots() == 0 {
             self.await_completion()?;
         }
@@ -300,7 +300,7 @@ impl VerbsEndpoint {
     }
 
     /// Sends a text. Returns its memory, which must be kept until the connection ends.
-    pub fn send_text(&mut self, text_to_send: &str) -> Result<MemoryRegion<SharedPages>, String> {
+    pub(crate) fn send_text(&mut self, text_to_send: &str) -> Result<MemoryRegion<SharedPages>, String> {
         if text_to_send.is_empty() || text_to_send.len() > VERBS_TEXT_BYTES_MAX {
             return Err(format!("a text of {} bytes cannot be sent", text_to_send.len()));
         }
@@ -348,12 +348,12 @@ impl VerbsEndpoint {
         Ok(count)
     }
 
-    pub fn repost_receives(&mut self) -> Result<(), String> {
+    pub(crate) fn repost_receives(&mut self) -> Result<(), String> {
         self.receives.post(&mut self.returned).map(drop).map_err(text)
     }
 
     /// Waits for a completion.
-    pub fn await_completion(&mut self) -> Result<(), String> {
+    pub(crate) fn await_completion(&mut self) -> Result<(), String> {
         self.wait_until(|_| false)
     }
 

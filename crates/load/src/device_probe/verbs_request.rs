@@ -64,7 +64,7 @@ pub struct VerbsRequest {
 
 /// The private data starts with this; the last byte is the version of the layout.
 const MAGIC: [u8; 4] = *b"hbv\x01";
-pub const REQUEST_BYTES: usize = 52;
+pub(crate) const REQUEST_BYTES: usize = 52;
 /// Encodes a missing inline limit.
 const AS_THE_DEVICE_HAS: u32 = u32::MAX;
 
@@ -91,7 +91,7 @@ impl NumberReader<'_> {
 
 impl VerbsRequest {
     /// Whether the passive side has nothing to do.
-    pub fn is_one_sided(&self) -> bool {
+    pub(crate) fn is_one_sided(&self) -> bool {
         self.kind == VerbsOperation::Read || (self.kind == VerbsOperation::Write && self.shape == TrafficShape::Stream)
     }
 
@@ -152,7 +152,7 @@ impl VerbsRequest {
 }
 
 /// The private data of an acceptance: the memory that the peer may access, and the device in JSON.
-pub fn acceptance(memory: RemoteMemory, device: &str) -> Vec<u8> {
+pub(crate) fn acceptance(memory: RemoteMemory, device: &str) -> Vec<u8> {
     let mut data = MAGIC.to_vec();
     data.extend(encode_grant(memory));
     data.extend(device.as_bytes());
@@ -163,7 +163,7 @@ pub fn acceptance(memory: RemoteMemory, device: &str) -> Vec<u8> {
 ///
 /// # Errors
 /// Why it is invalid.
-pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<RemoteMemory, &'static str> {
+pub(crate) fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<RemoteMemory, &'static str> {
     let rest = data.strip_prefix(&MAGIC).ok_or("the other end is not harrier bench of this version")?;
     let mut numbers = NumberReader(rest);
     match (numbers.next(8), numbers.next(4)) {

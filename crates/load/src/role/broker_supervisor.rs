@@ -18,7 +18,9 @@ use harness::broker_network::{CapturedOutput, NetworkBroker};
 use harness::command_reader::CommandReader;
 use harness::interrupt;
 use harness::launcher::address_towards;
+use harness::picked_port::on_picked_port;
 use harness::placement::CpuList;
+use harness::ready_line::ReadyLine;
 use harness::role_client::connect;
 use harness::role_process::{ChildProcess, launch_command, this_program};
 use harness::role_protocol::RoleReport;
@@ -27,7 +29,6 @@ use harness::role_tasks::{
     BrokerAddresses, BrokerLogin, ListenAddress, RouteTask, RoutesStatus, SupervisorCommand, SupervisorTask,
     TreeTransport,
 };
-use harness::target::free_port;
 use report::document::NodeUsage;
 
 pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
@@ -78,34 +79,14 @@ impl BrokerSupervisor {
             ListenAddress::At(address) => *address,
             ListenAddress::Towards(other) => address_towards(other)?,
         };
-        let address = SocketAddr::new(ip, free_port()?);
         let login = task
             .login
             .as_ref()
             .map_or_else(String::new, |BrokerLogin { user, password }| format!("{user}:{password}@"));
-        let mut words = ["--log-level", "error", "--listen"].map(str::to_owned).to_vec();
-        words.push(address.to_string());
+        let mut words = Vec::new();
         if !task.cluster_name.is_empty() {
             words.extend(["--cluster-name".to_owned(), task.cluster_name.clone()]);
         }
-        let url = format!("amqp://{login}{address}");
-        let source = match task.transport {
-            TreeTransport::Tcp => url.clone(),
-            TreeTransport::Unix => {
-                let path = folder.0.join("broker.sock").to_string_lossy().into_owned();
-                words.extend(["--listen".to_owned(), format!("unix:{path}")]);
-                match login.as_str() {
-                    "" => format!("amqp+unix:{path}"),
-                    login => format!("amqp+unix://{login}{path}"),
-                }
-            }
-            TreeTransport::Rdma => {
-                let listen = format!("amqp+rdma://{address}");
-                words.extend(["--rdma-token", "allow", "--listen"].map(str::to_owned));
-                words.push(listen);
-                format!("amqp+rdma://{login}{address}")
-            }
-        };
         match &task.login {
             Some(login) => words.extend(["--config".to_owned(), folder.write_config(login)?]),
             None => {
@@ -113,7 +94,35 @@ impl BrokerSupervisor {
             }
         }
         words.extend_from_slice(&task.options);
-        let broker = NetworkBroker::start_with_options(&words, url.clone())?;
+        let url = |ready: &ReadyLine| Ok(format!("amqp://{login}{}", ready.first()?));
+        let start = |listen: &[&str]| {
+            let listen = listen.iter().map(|&word| word.to_owned());
+            NetworkBroker::start_with_options(&listen.chain(words.iter().cloned()).collect::<Vec<_>>(), url)
+        };
+        let any_port = SocketAddr::new(ip, 0).to_string();
+        let (broker, source) = match task.transport {
+            TreeTransport::Tcp => {
+                let broker = start(&["--listen", &any_port])?;
+                let source = broker.url.clone();
+                (broker, source)
+            }
+            TreeTransport::Unix => {
+                let path = folder.0.join("broker.sock").to_string_lossy().into_owned();
+                let source = match login.as_str() {
+                    "" => format!("amqp+unix:{path}"),
+                    login => format!("amqp+unix://{login}{path}"),
+                };
+                (start(&["--listen", &any_port, "--listen", &format!("unix:{path}")])?, source)
+            }
+            // At the same port as over TCP.
+            TreeTransport::Rdma => on_picked_port(|port| {
+                let address = SocketAddr::new(ip, port).to_string();
+                let rdma = format!("amqp+rdma://{address}");
+                let broker = start(&["--listen", &address, "--rdma-token", "allow", "--listen", &rdma])?;
+                Ok((broker, format!("amqp+rdma://{login}{address}")))
+            })?,
+        };
+        let url = broker.url.clone();
         let declare = || -> client::Result<()> {
             let mut client = connect(&url, "keeper")?;
             let channel = client.open_channel()?;

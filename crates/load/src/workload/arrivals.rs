@@ -10,7 +10,7 @@ use super::spec::{ArrivalProcess, SendRate};
 
 /// The intended send times of one publisher.
 #[derive(Clone, Debug)]
-pub struct ArrivalSchedule {
+pub(crate) struct ArrivalSchedule {
     rate: SendRate,
     arrivals: ArrivalProcess,
     at_s: f64,
@@ -25,7 +25,7 @@ impl ArrivalSchedule {
 
     /// The next send time in nanoseconds from the start; `u64::MAX` if there is none.
     #[inline]
-    pub fn next_ns(&mut self, rng: &mut WorkloadRng) -> u64 {
+    pub(crate) fn next_ns(&mut self, rng: &mut WorkloadRng) -> u64 {
         let amount = match self.arrivals {
             ArrivalProcess::Poisson => Exp1.sample(rng),
             // Publishers with even gaps start at different times, or all would send at once.
@@ -53,7 +53,7 @@ impl SendRate {
         }
     }
 
-    pub fn peak(self) -> f64 {
+    pub(crate) fn peak(self) -> f64 {
         match self {
             Self::Constant(rate) => rate,
             Self::Bursts { high, low, .. } => high.max(low),

@@ -63,7 +63,7 @@ pub enum ArrivalKind {
 
 /// The deliveries of one queue.
 #[derive(Clone, Debug, Default)]
-pub struct DeliveryLedger {
+pub(crate) struct DeliveryLedger {
     seen: Vec<SequenceBits>,
     done: Vec<SequenceBits>,
     census: MessageSetSum,
@@ -129,7 +129,7 @@ impl DeliveryLedger {
     }
 
     /// Records a delivery that belongs to no message of this workload.
-    pub fn stray(&mut self) {
+    pub(crate) fn stray(&mut self) {
         self.faults.strays += 1;
     }
 
@@ -139,7 +139,7 @@ impl DeliveryLedger {
     }
 
     #[inline]
-    pub fn done_count(&self) -> u64 {
+    pub(crate) fn done_count(&self) -> u64 {
         self.census.count
     }
 

@@ -9,7 +9,7 @@ const SUM_PLACE: usize = 12;
 
 /// The stamp at the start of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkloadStamp {
+pub(crate) struct WorkloadStamp {
     /// The run's number; a message of another run is a stray.
     pub run: u32,
     /// The publisher.

@@ -3,21 +3,21 @@
 //! The length of that stretch follows the observed timer lateness; a budget limits spinning to a share of a processor.
 
 /// Timer lateness is compensated up to this; the last stretch before a message is spent awake.
-pub const SPIN_NS: u64 = 30_000;
+pub(crate) const SPIN_NS: u64 = 30_000;
 /// The rest of that stretch after a typical timer wake-up.
 const SPARE_NS: u64 = 2_000;
 /// The step by which one timer moves the estimate of lateness. Upward steps are three times as large, which estimates the 75 % quantile.
 const LESSON_NS: u64 = 250;
 /// At most one N-th of the time is spent spinning.
-pub const SPIN_PART: u64 = 5;
+pub(crate) const SPIN_PART: u64 = 5;
 /// The maximum of the spinning budget.
 const SAVED_NS_MAX: u64 = 20 * SPIN_NS;
 /// Messages closer together than this are batched: no separate wake-up for each.
-pub const NAP_NS_MIN: u64 = 50_000;
+pub(crate) const NAP_NS_MIN: u64 = 50_000;
 /// Above this rate naps grow with it: a wake-up costs tens of microseconds, which the messages themselves need.
 const NAPS_GROW_ABOVE_PER_S: f64 = 100_000.0;
 /// The longest nap: a fifth of what counts as late.
-pub const NAP_NS_MAX: u64 = 200_000;
+pub(crate) const NAP_NS_MAX: u64 = 200_000;
 
 const _: () = assert!(NAP_NS_MAX * 5 <= gauge::limits::LATE_SEND_NS);
 
@@ -71,7 +71,7 @@ impl SendPacer {
     }
 
     /// Must be called first after a sleep: if the timer woke the thread, its lateness is learned. Without these calls the thread
-    /// spins for all of [`SPIN_NS`].
+    /// spins for all of `SPIN_NS`.
     pub fn woke(&mut self, now_ns: u64) {
         let Some(late_ns) = self.alarm_ns.take().and_then(|alarm_ns| now_ns.checked_sub(alarm_ns)) else { return };
         self.lateness_ns = if late_ns > self.lateness_ns {
@@ -118,7 +118,7 @@ impl SendPacer {
     }
 
     #[cfg(test)]
-    pub fn spun_ns(&self) -> u64 {
+    pub(crate) fn spun_ns(&self) -> u64 {
         self.spun_ns
     }
 }

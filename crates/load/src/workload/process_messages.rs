@@ -36,7 +36,7 @@ impl WorkloadContext {
 
 /// The task of a publishing process: some publishers of one group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct WorkloadPublisherTask {
+pub(crate) struct WorkloadPublisherTask {
     pub common: WorkloadContext,
     pub group: usize,
     /// The range of publishers in this process.
@@ -46,14 +46,14 @@ pub struct WorkloadPublisherTask {
 
 /// The task of a consuming process: all consumers of some groups.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct WorkloadConsumerTask {
+pub(crate) struct WorkloadConsumerTask {
     pub common: WorkloadContext,
     pub groups: Vec<usize>,
 }
 
 /// Commands to a running process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum WorkloadCommand {
+pub(crate) enum WorkloadCommand {
     /// The workload begins at this time of the monotonic clock.
     Begin { begin_ns: u64 },
     /// All publishers have finished; these are the messages that each queue should have delivered.

@@ -34,7 +34,7 @@ pub fn mix(left: u64, right: u64) -> u64 {
 }
 
 /// Whether message `sequence` of `stream` belongs to a random share; deterministic for the seed.
-pub fn is_in_share(seed: u64, purpose: u64, stream: u32, sequence: u64, share: f64) -> bool {
+pub(crate) fn is_in_share(seed: u64, purpose: u64, stream: u32, sequence: u64, share: f64) -> bool {
     if share <= 0.0 {
         return false;
     }
@@ -43,7 +43,7 @@ pub fn is_in_share(seed: u64, purpose: u64, stream: u32, sequence: u64, share: f
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum SymbolDistribution {
+pub(crate) enum SymbolDistribution {
     One,
     Uniform(usize),
     Zipf(Zipf<f64>, usize),
@@ -110,7 +110,7 @@ pub fn size_mean(size: &SizeDistribution) -> f64 {
 }
 
 /// The largest body.
-pub fn size_max(size: &SizeDistribution) -> usize {
+pub(crate) fn size_max(size: &SizeDistribution) -> usize {
     match size {
         SizeDistribution::Constant(bytes) => *bytes,
         SizeDistribution::Uniform { most, .. } | SizeDistribution::LogNormal { most, .. } => *most,
@@ -119,7 +119,7 @@ pub fn size_max(size: &SizeDistribution) -> usize {
 }
 
 /// The smallest body.
-pub fn size_min(size: &SizeDistribution) -> usize {
+pub(crate) fn size_min(size: &SizeDistribution) -> usize {
     match size {
         SizeDistribution::Constant(bytes) => *bytes,
         SizeDistribution::Uniform { least, .. } | SizeDistribution::LogNormal { least, .. } => *least,
@@ -128,7 +128,7 @@ pub fn size_min(size: &SizeDistribution) -> usize {
 }
 
 /// Draws the work time of the next message in nanoseconds.
-pub fn think_ns(think: &ThinkTime, rng: &mut WorkloadRng) -> u64 {
+pub(crate) fn think_ns(think: &ThinkTime, rng: &mut WorkloadRng) -> u64 {
     match *think {
         ThinkTime::Constant { ns } => ns,
         ThinkTime::Uniform { least_ns, most_ns } => rng.random_range(least_ns..=most_ns),
@@ -142,7 +142,7 @@ pub fn think_ns(think: &ThinkTime, rng: &mut WorkloadRng) -> u64 {
 }
 
 /// Draws `count` distinct symbols of `of`.
-pub fn sample_symbols(rng: &mut WorkloadRng, count: usize, of: usize) -> Vec<usize> {
+pub(crate) fn sample_symbols(rng: &mut WorkloadRng, count: usize, of: usize) -> Vec<usize> {
     // Floyd's algorithm: all sets of `count` are equally likely.
     let mut picked = std::collections::BTreeSet::new();
     for top in of - count.min(of)..of {

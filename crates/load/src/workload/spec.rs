@@ -230,7 +230,7 @@ impl WorkloadSpec {
     }
 
     /// The number of the first stream of a group.
-    pub fn first_stream(&self, group: usize) -> usize {
+    pub(crate) fn first_stream(&self, group: usize) -> usize {
         self.publishers[..group].iter().map(|group| group.count).sum()
     }
 }

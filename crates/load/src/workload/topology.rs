@@ -93,7 +93,7 @@ fn expand(binding: &WorkloadBinding, consumer: usize, picked: &[usize]) -> Vec<(
 
 /// The routing keys of one group of publishers, and the queues they reach.
 #[derive(Clone, Debug)]
-pub struct RoutingKeys {
+pub(crate) struct RoutingKeys {
     keys: Vec<Box<str>>,
     routes: Vec<Box<[u32]>>,
     symbols: usize,
@@ -140,7 +140,7 @@ impl RoutingKeys {
     }
 
     /// A key that does not reach exactly one answering queue.
-    pub fn without_one_answer(&self, topology: &WorkloadTopology) -> Option<(&str, usize)> {
+    pub(crate) fn without_one_answer(&self, topology: &WorkloadTopology) -> Option<(&str, usize)> {
         self.keys.iter().zip(&self.routes).find_map(|(key, route)| {
             let answering = route.iter().filter(|&&queue| topology.queues[queue as usize].answers).count();
             (answering != 1).then_some((&**key, answering))
@@ -186,7 +186,7 @@ pub fn is_pattern(key: &str) -> bool {
 }
 
 /// Whether a topic pattern matches a key (AMQP 0-9-1 §3.1.3.3): `*` is one word, `#` any number of them.
-pub fn topic_matches(pattern: &str, key: &str) -> bool {
+pub(crate) fn topic_matches(pattern: &str, key: &str) -> bool {
     let pattern: Vec<&str> = pattern.split('.').collect();
     let key: Vec<&str> = key.split('.').collect();
     words_match(&pattern, &key)

@@ -76,7 +76,7 @@ impl MessageRun {
     }
 
     /// Takes the first `count` messages off. Their bytes are a share, so that those of all are what was written.
-    pub fn split_front(&mut self, count: u64) -> MessageRun {
+    pub(crate) fn split_front(&mut self, count: u64) -> MessageRun {
         let share = |bytes: u64| (u128::from(bytes) * u128::from(count) / u128::from(self.count)) as u64;
         let (log_bytes, body_bytes) = (share(self.log_bytes), share(self.body_bytes));
         let front = MessageRun { count, log_bytes, body_bytes, ..*self };

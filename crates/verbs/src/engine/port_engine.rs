@@ -168,10 +168,6 @@ impl<D: Device> PortEngine<D> {
         has_capacity
     }
 
-    pub fn forget_token(&mut self, token: &RdmaToken) {
-        self.tokens.remove(token);
-    }
-
     pub fn stop(&mut self) {
         self.is_stopping = true;
     }

@@ -37,7 +37,7 @@ impl MessageKind {
         MessageKind::Close,
     ];
 
-    pub fn from_code(code: u8) -> Option<MessageKind> {
+    pub(crate) fn from_code(code: u8) -> Option<MessageKind> {
         MessageKind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 }

@@ -62,7 +62,7 @@ impl CloseCode {
     /// The other end violated the protocol.
     pub const PROTOCOL: CloseCode = CloseCode(1);
     /// A time limit was exceeded.
-    pub const OVERDUE: CloseCode = CloseCode(2);
+    pub(crate) const OVERDUE: CloseCode = CloseCode(2);
 }
 
 impl fmt::Display for CloseCode {
