@@ -13,7 +13,7 @@ fn declared() -> Command {
         .override_usage("birds [OPTIONS] FOLDER [MORE...]\nbirds far WHERE")
         .arg(valued("url", "URL", "where").short('u'))
         .arg(valued("size", "MIN:MAX", "how large").short('s').action(ArgAction::Append).help_heading("Many"))
-        .arg(flag("quick", "less").short('q'))
+        .arg(flag("quick", "less…").short('q'))
         .arg(word("FOLDER", "what is read"))
         .arg(word("[MORE...]", "more of them"))
         .after_help("Examples:\n  birds .\n    .here\n\nStatus: 0.")
@@ -73,7 +73,7 @@ One after the other.
 Many
   -s, --size MIN:MAX               how large
 
-  -q, --quick                      less
+  -q, --quick                      less…
 
 Examples:
   birds .
@@ -97,6 +97,7 @@ fn every_command_has_a_page() {
     let text = &pages[1].text;
     for part in [
         "birds \\- counts birds",
+        "less\\[u2026]",
         "\\fBbirds\\fR far WHERE",
         "\n.SH EXAMPLES\n.nf\nbirds .\n  .here\n",
         ".SH NOTES\nStatus: 0.\n",
