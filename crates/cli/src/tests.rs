@@ -40,6 +40,7 @@ fn what_is_wrong_is_one_sentence() {
         ("a -x", "unknown option '-x'"),
         ("a --bogus=1", "unknown option '--bogus'"),
         ("a --quik", "unknown option '--quik' (did you mean --quick?)"),
+        ("a --rl", "unknown option '--rl'"),
         ("a --quick=1", "--quick takes no value"),
         ("a --url", "--url needs a value"),
         ("a -qu", "-u needs a value"),
