@@ -48,7 +48,19 @@ fn page(command: &Command, program: &Command) -> io::Result<ManualPage> {
     }
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     behind(&after).to_writer(&mut text)?;
-    Ok(ManualPage { file_name, text: String::from_utf8_lossy(&text).into_owned() })
+    Ok(ManualPage { file_name, text: ascii(&String::from_utf8_lossy(&text)) })
+}
+
+/// With roff's names for other characters: whether a page is read as UTF-8 depends on the reader.
+fn ascii(text: &str) -> String {
+    let mut page = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_ascii() {
+            true => page.push(letter),
+            false => page.push_str(&format!("\\[u{:04X}]", u32::from(letter))),
+        }
+    }
+    page
 }
 
 /// What is behind the options: a paragraph whose lines are indented below a heading is a section as it is written, any other

@@ -13,7 +13,7 @@ fn declared() -> Command {
         .override_usage("birds [OPTIONS] FOLDER [MORE...]\nbirds far WHERE")
         .arg(valued("url", "URL", "where").short('u'))
         .arg(valued("size", "MIN:MAX", "how large").short('s').action(ArgAction::Append).help_heading("Many"))
-        .arg(flag("quick", "less").short('q'))
+        .arg(flag("quick", "less…").short('q'))
         .arg(word("FOLDER", "what is read"))
         .arg(word("[MORE...]", "more of them"))
         .after_help("Examples:\n  birds .\n    .here\n\nStatus: 0.")
@@ -40,6 +40,7 @@ fn what_is_wrong_is_one_sentence() {
         ("a -x", "unknown option '-x'"),
         ("a --bogus=1", "unknown option '--bogus'"),
         ("a --quik", "unknown option '--quik' (did you mean --quick?)"),
+        ("a --rl", "unknown option '--rl'"),
         ("a --quick=1", "--quick takes no value"),
         ("a --url", "--url needs a value"),
         ("a -qu", "-u needs a value"),
@@ -73,7 +74,7 @@ One after the other.
 Many
   -s, --size MIN:MAX               how large
 
-  -q, --quick                      less
+  -q, --quick                      less…
 
 Examples:
   birds .
@@ -97,6 +98,7 @@ fn every_command_has_a_page() {
     let text = &pages[1].text;
     for part in [
         "birds \\- counts birds",
+        "less\\[u2026]",
         "\\fBbirds\\fR far WHERE",
         "\n.SH EXAMPLES\n.nf\nbirds .\n  .here\n",
         ".SH NOTES\nStatus: 0.\n",

@@ -42,17 +42,19 @@ fn sentence(error: &clap::Error, name: &str, last: &str) -> WordsError {
     let found = text(ContextKind::InvalidArg);
     // clap shows an option with the name of its value.
     let option = found.split([' ', '=']).next().unwrap_or_default();
-    let similar = |kind| match text(kind) {
-        "" => String::new(),
-        word => format!(" (did you mean {word}?)"),
+    // Of short words many are like one another: one that begins otherwise is hardly meant.
+    let first = |word: &str| word.trim_start_matches('-').chars().next();
+    let similar = |kind, given: &str| match text(kind) {
+        word if !word.is_empty() && first(word) == first(given) => format!(" (did you mean {word}?)"),
+        _ => String::new(),
     };
     WordsError::Usage(match error.kind() {
         ErrorKind::UnknownArgument if found.starts_with('-') => {
-            format!("unknown option '{option}'{}", similar(ContextKind::SuggestedArg))
+            format!("unknown option '{option}'{}", similar(ContextKind::SuggestedArg, option))
         }
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand);
-            format!("unknown command '{name} {word}'{}", similar(ContextKind::SuggestedSubcommand))
+            format!("unknown command '{name} {word}'{}", similar(ContextKind::SuggestedSubcommand, word))
         }
         // A value is missing at the end only, since any word can be one.
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => match last.strip_prefix('-') {

@@ -38,7 +38,7 @@ pub fn command() -> Command {
     let completions = Command::new("completions")
         .about("print what a shell reads to complete command lines")
         .override_usage("harrier generate completions bash|zsh|fish")
-        .arg(cli::word("SHELL", "bash, zsh or fish").value_parser(names));
+        .arg(cli::word("SHELL", "bash, zsh or fish").value_parser(names).hide_possible_values(true));
     let man = Command::new("man")
         .about("print the manual page of the program or of a command")
         .override_usage("harrier generate man [COMMAND...]")

@@ -22,6 +22,8 @@ mod federated_queues;
 mod federation;
 #[path = "program/forced.rs"]
 mod forced;
+#[path = "program/generated_files.rs"]
+mod generated_files;
 #[path = "program/idle.rs"]
 mod idle;
 #[path = "program/killed_shovels.rs"]
