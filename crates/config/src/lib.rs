@@ -31,7 +31,7 @@ pub use field::{
     ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken, SanType,
     StoreSync, TlsVersion,
 };
-pub use load::BrokerInvocation;
+pub use load::{BrokerInvocation, DEFAULT_FILE};
 pub use machine::Machine;
 pub use origin::{ConfigError, ConfigFault, Origin};
 pub use page::{HELP_NOTES, help, reference};

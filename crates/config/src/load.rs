@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The file that is read if it exists and no other is named.
-pub(crate) const DEFAULT_FILE: &str = "/etc/harrier/harrier.toml";
+pub const DEFAULT_FILE: &str = "/etc/harrier/harrier.toml";
 
 /// What the command line asks for.
 #[derive(Debug)]

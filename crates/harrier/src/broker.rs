@@ -11,9 +11,10 @@ use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
 use crate::stated_definitions::StatedDefinitions;
-use crate::{USAGE_STATUS, greeting, log, plan_file, print, print_error, secret_file, tls};
+use crate::{USAGE_STATUS, greeting, log, plan_file, print, print_error, secret_file, service_manager, tls};
 use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin, StoreSync};
 use definitions::KeptSections;
+use sd_notify::NotifyState;
 use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -217,7 +218,11 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         }
     };
     let stopper = server.stopper();
-    signals.watch("clients are notified, and have time to disconnect", move || stopper.stop(), at_hangup)?;
+    let at_stop = move || {
+        service_manager::tell(NotifyState::Stopping);
+        stopper.stop();
+    };
+    signals.watch("clients are notified, and have time to disconnect", at_stop, at_hangup)?;
     tracing::info!(
         version = greeting::VERSION,
         cluster_name,
@@ -231,6 +236,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         start_us = began.elapsed().as_micros() as u64,
         "harrier broker is ready"
     );
+    service_manager::tell(NotifyState::Ready);
     let shared = server.shared();
     let ended = server.join();
     // It answers to the end of the broker.

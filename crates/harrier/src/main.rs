@@ -38,6 +38,7 @@ mod resharding;
 mod route;
 mod route_spec;
 mod secret_file;
+mod service_manager;
 mod state_folder;
 mod stated_definitions;
 mod store_command;

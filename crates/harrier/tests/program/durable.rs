@@ -1,9 +1,10 @@
 //! A broker with a state folder: what it defined and confirmed is there when it is started again.
 
-use crate::{BrokerProcess, TempFolder, first_address, harrier, output, wait_until};
+use crate::{BrokerProcess, PATIENCE, TempFolder, first_address, harrier, output, wait_until};
 use client::{Client, ClientChannel, ExchangeOptions, Publish, QueueOptions};
 use definitions::Json;
 use rustix::process::Signal;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use wire::{Properties, RawProperties, ShortString, Table};
@@ -120,6 +121,28 @@ fn start_as_unit(folder: &str, port_of: &[&str]) -> BrokerProcess {
     let mut program = harrier();
     program.env("STATE_DIRECTORY", folder).args(["broker", "--log-format", "json"]).args(port_of);
     BrokerProcess::spawn(program, "the state folder keeps what is durable")
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_serves_and_when_it_stops() {
+    let folder = TempFolder::new("notify");
+    let socket = UnixDatagram::bind(folder.path("notify")).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    let told = || {
+        let mut bytes = [0; 64];
+        let length = socket.recv(&mut bytes).expect("the broker tells its state");
+        String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
+    };
+    let mut program = harrier();
+    program.env("NOTIFY_SOCKET", folder.path("notify"));
+    program.args(["broker", "--listen", "127.0.0.1:0", "--shards", "1", "--log-format", "json"]);
+    program.args(["--state", &folder.path("state")]);
+    let mut broker = BrokerProcess::spawn(program, READY);
+    assert_eq!(told(), "READY=1");
+    broker.address = first_address(&broker.ready);
+    drop(broker.connect());
+    stop(broker);
+    assert_eq!(told(), "STOPPING=1");
 }
 
 #[test]
