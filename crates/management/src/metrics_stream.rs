@@ -88,7 +88,7 @@ impl MetricsStream {
     }
 
     /// Whether it may have a sample for each of many objects.
-    pub fn is_long(&self) -> bool {
+    pub(crate) fn is_long(&self) -> bool {
         self.endpoint != MetricsEndpoint::Aggregated
     }
 
