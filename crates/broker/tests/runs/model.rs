@@ -335,9 +335,10 @@ impl Side {
         format!("{stats:#?}\n{}", self.world.live(0))
     }
 
-    /// The most work of a turn.
-    fn work_max(&self) -> u64 {
-        self.world.shards[0].0.counters().work_per_turn_max
+    /// The work of all turns, and the most of one.
+    fn work(&self) -> (u64, u64) {
+        let BrokerCounters { work, work_per_turn_max, .. } = self.world.shards[0].0.counters();
+        (work, work_per_turn_max)
     }
 
     /// Everything that is counted and held.
@@ -361,8 +362,8 @@ impl Side {
             more = report.more;
             reports.push(format!("{report:#?}"));
         }
-        // Dead letters of a run are routed behind all of it: a turn may end with another of them.
-        let counters = BrokerCounters { work_per_turn_max: 0, ..broker.counters() };
+        // Dead letters of a run are routed behind all of it: a turn may end with another of them, and to go on is work.
+        let counters = BrokerCounters { work: 0, work_per_turn_max: 0, ..broker.counters() };
         let (stats, census) = (broker.observer().stats(), broker.census());
         format!(
             "{stats:#?}\n{counters:#?}\n{census:#?}\n{}\n{stored:?}\n{forgotten:?}\n{awaited:?}\n{live}",
@@ -416,8 +417,11 @@ proptest! {
             prop_assert_eq!(runs.heads(), single.heads(), "step {}: {:?}", number, step);
         }
         prop_assert_eq!(single.in_runs + single.world.shards[0].1.delivered_in_runs, 0);
-        let (work_max, single_max) = (runs.work_max(), single.work_max());
-        prop_assert!(work_max <= single_max + LETTER_WORK_MAX, "{} units in a turn, {} without", work_max, single_max);
+        let ((work, most), (single_work, single_most)) = (runs.work(), single.work());
+        prop_assert!(most <= single_most + LETTER_WORK_MAX, "{} units in a turn, {} without runs", most, single_most);
+        // A turn that goes on with what another has left is two units of work at most beside its budget.
+        let turns = 1 + work.max(single_work) / u64::from(work_per_turn);
+        prop_assert!(work.abs_diff(single_work) <= 2 * turns, "{} units of work, {} without runs", work, single_work);
         prop_assert_eq!(runs.counted(), single.counted());
     }
 
