@@ -11,7 +11,7 @@ import json
 import time
 
 import each
-from scene import BROKERS, INVALID, OUT, PROGRAM, TREE, WELL, bench, harrier, need, points, runs, whole
+from scene import BROKERS, FAILED, INVALID, OUT, PROGRAM, TREE, WELL, bench, harrier, need, points, runs, whole
 
 BRIEF = ("de-spsc", "-m", "64:256", "-i", 500)
 
