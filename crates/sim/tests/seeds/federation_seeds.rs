@@ -1,8 +1,7 @@
 //! Seeds with several brokers: a bounded number in every build, the same result for the same seed, and everything that can
 //! happen.
 
-mod runs;
-
+use crate::runs;
 use sim::{Mode, run};
 
 /// Seeds that a test runs: as many as take some seconds, with and without optimisation.

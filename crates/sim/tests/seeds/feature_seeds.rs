@@ -1,7 +1,6 @@
 //! Seeds with one broker: a bounded number in every build, the same result for the same seed, and everything that can happen.
 
-mod runs;
-
+use crate::runs;
 use sim::{Mode, Tally};
 
 /// Seeds that a test runs unless `SIM_TEST_SEEDS` says otherwise: as many as take some seconds, with and without
