@@ -94,21 +94,21 @@ const TAGS: &str = "tag and exclude-list are not needed: each message carries th
 const MECHANISM: &str =
     "a mechanism is not needed: the address says it (auth_mechanism=external), and without it is PLAIN";
 
-/// The commands, and what stands behind each.
-const FORMS: [(&str, &str); 13] = [
-    ("dynamic add", "DEST SRC EXCHANGE"),
-    ("dynamic del", "DEST SRC EXCHANGE"),
-    ("route add", "DEST SRC EXCHANGE KEY"),
-    ("route del", "DEST SRC EXCHANGE KEY"),
-    ("queue add", "DEST SRC EXCHANGE QUEUE"),
-    ("queue del", "DEST SRC EXCHANGE QUEUE"),
-    ("route list", "[DEST]"),
-    ("route flush", "[DEST]"),
-    ("route map", "[BROKER]"),
-    ("link add", "DEST SRC"),
-    ("link del", "DEST SRC"),
-    ("link list", "[DEST]"),
-    ("apply", "FILE"),
+/// The commands, what stands behind each, and what it does.
+const FORMS: [(&str, &str, &str); 13] = [
+    ("dynamic add", "DEST SRC EXCHANGE", "add a route of what the bindings at DEST match"),
+    ("dynamic del", "DEST SRC EXCHANGE", "remove such a route"),
+    ("route add", "DEST SRC EXCHANGE KEY", "add a route of messages with a key"),
+    ("route del", "DEST SRC EXCHANGE KEY", "remove such a route"),
+    ("queue add", "DEST SRC EXCHANGE QUEUE", "add a route from a queue at SRC to an exchange at DEST"),
+    ("queue del", "DEST SRC EXCHANGE QUEUE", "remove such a route"),
+    ("route list", "[DEST]", "list the routes of a broker"),
+    ("route flush", "[DEST]", "remove all routes of a broker"),
+    ("route map", "[BROKER]", "show all brokers that can be discovered from one, and the flows between them"),
+    ("link add", "DEST SRC", "add a link without routes"),
+    ("link del", "DEST SRC", "remove a link"),
+    ("link list", "[DEST]", "list the links of a broker"),
+    ("apply", "FILE", "apply a topology declared in a file"),
 ];
 
 /// What the commands of each first word are about.
@@ -148,7 +148,8 @@ fn options() -> [Arg; 15] {
 
 /// The command with its options, and its commands as words.
 pub fn flat_command() -> Command {
-    let usage: Vec<_> = FORMS.iter().map(|(form, words)| format!("harrier route [OPTIONS] {form} {words}")).collect();
+    let usage: Vec<_> =
+        FORMS.iter().map(|(form, words, _)| format!("harrier route [OPTIONS] {form} {words}")).collect();
     let command = Command::new("route").override_usage(usage.join("\n")).args_override_self(true).args(options());
     command.arg(cli::word("[WORDS...]", "").hide(true))
 }
@@ -159,21 +160,22 @@ pub fn command() -> Command {
     let groups = GROUPS.map(|(group, about)| {
         let mut command =
             Command::new(group).about(about).override_usage(format!("harrier route {group} [OPTIONS] ..."));
-        for (form, behind) in FORMS {
+        for (form, behind, about) in FORMS {
             command = match form.split_once(' ') {
                 None if form == group => {
                     words(command, behind).override_usage(format!("harrier route {form} {behind}"))
                 }
                 Some((first, name)) if first == group => {
                     let usage = format!("harrier route [OPTIONS] {form} {behind}");
-                    command.subcommand(words(Command::new(name).override_usage(usage), behind))
+                    command.subcommand(words(Command::new(name).about(about).override_usage(usage), behind))
                 }
                 _ => command,
             };
         }
         command
     });
-    let usage: Vec<_> = FORMS.iter().map(|(form, words)| format!("harrier route [OPTIONS] {form} {words}")).collect();
+    let usage: Vec<_> =
+        FORMS.iter().map(|(form, words, _)| format!("harrier route [OPTIONS] {form} {words}")).collect();
     let options = options().map(|option| option.global(true));
     Command::new("route").override_usage(usage.join("\n")).args(options).subcommands(groups)
 }
@@ -320,7 +322,7 @@ mod tests {
     #[test]
     fn every_form_is_understood_and_has_a_command() {
         let command = super::command();
-        for (form, words) in FORMS {
+        for (form, words, _) in FORMS {
             let _understood = sound(&format!("{form} {}", words.trim_matches(['[', ']'])));
             let found = form.split(' ').try_fold(&command, |command, word| command.find_subcommand(word));
             assert_eq!(

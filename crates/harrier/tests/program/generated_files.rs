@@ -83,6 +83,12 @@ fn every_command_has_a_page_without_a_warning() {
         let file = man.join(format!("harrier-{}.1", words.join("-")));
         assert_eq!(page, std::fs::read_to_string(file).expect("the same page"), "{words:?}");
     }
+    let is_described = |page: &&std::path::PathBuf| {
+        let page = std::fs::read_to_string(page).expect("a page");
+        page.lines().skip_while(|line| *line != ".SH NAME").nth(1).is_some_and(|name| name.contains(" \\- "))
+    };
+    let bare: Vec<_> = pages.iter().filter(|page| !is_described(page)).collect();
+    assert!(bare.is_empty(), "what they are about is not said: {bare:?}");
     if let Some(groff) = run_if_installed(Command::new("groff").args(["-ww", "-z", "-man", "-Tutf8"]).args(&pages)) {
         is_silent(&groff, "groff -ww");
     }
