@@ -112,7 +112,7 @@ impl Dispatcher {
     }
 
     /// What takes every message of this kind from now on: the only consumer of a queue in which none waits, or the queue in which
-    /// others do, or that nobody consumes.
+    /// others do, or that has no place for any and no consumer.
     #[inline]
     fn recipient(&self, id: QueueId, content: &Content<'_>, may_drop: bool) -> Option<RunRecipient> {
         let queue = self.queues.table.get(id)?;
@@ -122,13 +122,14 @@ impl Dispatcher {
         {
             return None;
         }
-        let waits = match queue.ready.is_empty() {
-            false => true,
-            true => !queue.consumers.has_active() && queue.time_to_live_us(content) != Some(0),
-        };
-        if waits {
-            let is_full = queue.features.as_ref().is_some_and(|features| features.drops_for(&queue.ready, content));
-            return Some(if is_full && may_drop { RunRecipient::FullQueue } else { RunRecipient::Queue });
+        let is_full =
+            may_drop && queue.features.as_ref().is_some_and(|features| features.drops_for(&queue.ready, content));
+        if !queue.ready.is_empty() {
+            return Some(if is_full { RunRecipient::FullQueue } else { RunRecipient::Queue });
+        }
+        // It keeps none of them: no head is left for which a timer would be set.
+        if is_full && !queue.consumers.has_active() && queue.time_to_live_us(content) != Some(0) {
+            return Some(RunRecipient::FullQueue);
         }
         queue.consumers.only_active().map(RunRecipient::Consumer)
     }
