@@ -65,8 +65,12 @@ pub(crate) const SEGMENTS_UNMOVED: usize = 2;
 /// Bytes that are read at once of a segment that is moved.
 pub(crate) const MOVE_READ_BYTES: usize = 1 << 20;
 
-/// Bytes of a moved segment that one group takes: what clients append is not behind more than that.
+/// Bytes of a moved segment that one group takes: what clients append is not behind more than that, as long as moving keeps pace.
 pub(crate) const MOVE_GROUP_BYTES: usize = 256 << 10;
+
+/// How many times as much it is at most, and is kept for it, once moving is behind: as much as clients append then, which is enough
+/// for a segment of which half is alive.
+pub(crate) const MOVE_SHARES_MAX: usize = 2;
 
 /// How long nothing has been written before a mark is, which proves that the last group was durable.
 pub const MARK_DELAY_US: u64 = 100_000;

@@ -344,14 +344,14 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             self.reclaim();
         }
         self.start_clocks(now_us);
-        if !self.is_held && self.is_due(now_us) && self.writer.can_write() {
+        if !self.is_held && self.is_due(now_us) && self.writer.can_write() && !self.awaits_moving() {
             self.fill_group();
             if !self.writer.has_pending() {
                 self.complete_tickets();
             }
             self.start_clocks(now_us);
         }
-        if let Some(request) = self.mover.as_mut().and_then(Mover::poll) {
+        if let Some(request) = self.mover.as_mut().and_then(|mover| mover.poll(&self.segments)) {
             return Some(request);
         }
         let Some(request) = self.writer.poll(now_us, true) else {
@@ -414,7 +414,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
             true => Some(0),
             false => self.clocks.due_us().into_iter().chain(self.awaited_us()).min(),
         };
-        let write_us = write_us.filter(|_| !self.is_held && self.writer.can_write());
+        let write_us = write_us.filter(|_| !self.is_held && self.writer.can_write() && !self.awaits_moving());
         [write_us, self.writer.timer_us(), self.fetcher.timer_us(), self.scrub_us()].into_iter().flatten().min()
     }
 

@@ -94,7 +94,7 @@ fn check(world: &mut World, before: &Places, what: &str, seen: &mut Seen) {
 #[test]
 fn a_survey_of_damage_names_the_messages_that_a_recovery_does_not_find_any_more() {
     let mut seen = Seen::default();
-    for seed in seeds(16) {
+    for seed in seeds(24) {
         let mut world = filled(seed);
         let before = alive(&mut world);
         assert_eq!(survey(&mut world), DamageSurvey::default());

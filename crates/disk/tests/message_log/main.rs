@@ -7,6 +7,7 @@ mod limits;
 mod lost_messages;
 mod messages;
 mod model;
+mod moving;
 mod scrub;
 mod world;
 

@@ -3,7 +3,7 @@
 //! Settlements are gathered, so that neighbours become one record, and follow the messages that came before them: what
 //! replaces a message is never behind its settlement.
 
-use super::mover::Target;
+use super::mover::{Mover, Target};
 use super::pending::{Entry, PendingList};
 use super::queues::{Level, QueueTable};
 use super::segments::SegmentUses;
@@ -12,8 +12,8 @@ use super::{LoggedMessage, MessageLog};
 use crate::group::{Group, GroupFull};
 use crate::ids::Position;
 use crate::limits::{
-    GROUP_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES_MAX, SETTLEMENT_RESERVE_BYTES, SETTLEMENT_RUNS_MAX,
-    WHOLE_BODY_BYTES_MAX,
+    GROUP_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, MOVE_GROUP_BYTES, MOVE_SHARES_MAX, RECORD_OVERHEAD_BYTES_MAX,
+    SEGMENTS_UNMOVED, SETTLEMENT_RESERVE_BYTES, SETTLEMENT_RUNS_MAX, WHOLE_BODY_BYTES_MAX,
 };
 
 /// The runs of settlements that are gathered: the levels that have one.
@@ -63,9 +63,12 @@ fn put_settled(group: &mut Group, level: &mut Level, first: u64, end: u64) {
     group.settled(&mut level.cursor, Position(first), end - first).expect("messages left capacity for settlements");
 }
 
-/// Whether a group has capacity for so many bytes beside the settlements that are gathered.
-pub(super) fn has_capacity(group: &Group, bytes: usize) -> bool {
-    group.bytes() + bytes + RECORD_OVERHEAD_BYTES_MAX + SETTLEMENT_RESERVE_BYTES <= GROUP_BYTES_MAX
+/// Where a group ends, but for the settlements that are gathered.
+pub(super) const GROUP_END: usize = GROUP_BYTES_MAX - SETTLEMENT_RESERVE_BYTES;
+
+/// Whether a group that ends there has capacity for so many bytes.
+pub(super) fn has_capacity(group: &Group, bytes: usize, end: usize) -> bool {
+    group.bytes() + bytes + RECORD_OVERHEAD_BYTES_MAX <= end
 }
 
 /// Why no more entries are put into a group.
@@ -106,16 +109,39 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 
     /// Goes on with moving a segment.
     fn fill_moved(&mut self) -> Stop {
+        let share = self.overdue_shares().max(1) * MOVE_GROUP_BYTES;
         let Self { writer, queues, segments, settlements, mover, moved, .. } = self;
         let Some(mover) = mover else { return Stop::Done };
         let (group, starts) = writer.filling_and_segments();
         let mut target = Target { group, queues, segments, settlements, moved };
-        mover.fill(&mut target, starts)
+        mover.fill(&mut target, starts, share)
+    }
+
+    /// Bytes of the group that what clients append leaves to what is moved. Without them a log would grow for as long as they fill
+    /// every group.
+    fn reserved_for_moving(&self) -> usize {
+        let is_ready = self.mover.as_ref().is_some_and(Mover::is_ready);
+        if is_ready { self.overdue_shares() * MOVE_GROUP_BYTES } else { 0 }
+    }
+
+    /// Whether the next group waits for a piece that is being read, so that it has something of it.
+    pub(super) fn awaits_moving(&self) -> bool {
+        self.mover.as_ref().is_some_and(Mover::is_reading_piece) && self.overdue_shares() == MOVE_SHARES_MAX
+    }
+
+    /// By how many segments moving is behind.
+    fn overdue_shares(&self) -> usize {
+        let dead_bytes = self.log_bytes().saturating_sub(2 * self.live_bytes());
+        let segments = usize::try_from(dead_bytes / self.writer.segment_bytes()).unwrap_or(usize::MAX);
+        segments.saturating_sub(SEGMENTS_UNMOVED + 1).min(MOVE_SHARES_MAX)
     }
 
     fn fill_entries(&mut self) -> Stop {
+        let reserved = self.reserved_for_moving();
+        let end = GROUP_END - reserved;
         let Self { writer, list, queues, segments, tickets, settlements, .. } = self;
         let group = writer.filling();
+        let begun = group.bytes();
         let mut last: Option<M> = None;
         while let Some(entry) = list.front() {
             match entry {
@@ -133,7 +159,9 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                             Some(body_at) => body_at,
                             None => {
                                 let head = stored.properties.len() + stored.exchange.len() + stored.routing_key.len();
-                                if !has_capacity(group, head + stored.bcc.len()) {
+                                // Nothing is moved before the body's end.
+                                let is_kept_back = reserved > 0 && group.bytes() > begun;
+                                if is_kept_back || !has_capacity(group, head + stored.bcc.len(), end) {
                                     return Stop::Done;
                                 }
                                 settlements.flush(group, queues);
@@ -161,7 +189,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                             + stored.routing_key.len()
                             + stored.bcc.len()
                             + stored.body.len();
-                        if !has_capacity(group, bytes) {
+                        if !has_capacity(group, bytes, end) {
                             return Stop::Done;
                         }
                         let level = queues.level(queue, position);
@@ -187,7 +215,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                     if !is_large && list.alike().next().is_some() {
                         let level = queues.level(queue, position);
                         let head_bytes = bytes - message.body().len();
-                        let put = put_alike(group, level, (position.0 + 1, head_bytes), list, segments, tickets);
+                        let put = put_alike(group, end, level, (position.0 + 1, head_bytes), list, segments, tickets);
                         last = put.or(Some(message));
                     } else {
                         last = Some(message).filter(|_| !is_large);
@@ -200,7 +228,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                     continue;
                 }
                 &Entry::Settled { queue, first, count } => {
-                    if !has_capacity(group, 0) {
+                    if !has_capacity(group, 0, end) {
                         return Stop::Done;
                     }
                     if !queues.get(queue).is_dropped {
@@ -213,7 +241,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                     }
                 }
                 &Entry::Returned { queue, position, times } => {
-                    if !has_capacity(group, 0) {
+                    if !has_capacity(group, 0, end) {
                         return Stop::Done;
                     }
                     if !queues.get(queue).is_dropped {
@@ -224,7 +252,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                 }
                 Entry::CommitBegin => {
                     let is_open = self.open_commit.is_some_and(|begin| begin == tickets.encoded() + 1);
-                    if is_open || !has_capacity(group, 0) {
+                    if is_open || !has_capacity(group, 0, end) {
                         return Stop::Done;
                     }
                     settlements.flush(group, queues);
@@ -232,7 +260,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
                     self.is_within_commit = true;
                 }
                 Entry::CommitEnd => {
-                    if !has_capacity(group, 0) {
+                    if !has_capacity(group, 0, end) {
                         return Stop::Done;
                     }
                     settlements.flush(group, queues);
@@ -253,7 +281,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
         let has_more = !self.list.is_empty();
         let group = self.writer.filling();
         while let Some(&(queue, number)) = self.seen.front() {
-            if !has_capacity(group, 0) {
+            if !has_capacity(group, 0, GROUP_END) {
                 return;
             }
             self.seen.pop_front();
@@ -274,6 +302,7 @@ impl<M: LoggedMessage + Clone> MessageLog<M> {
 /// last of them.
 fn put_alike<M: LoggedMessage>(
     group: &mut Group,
+    end: usize,
     level: &mut Level,
     (first, head_bytes): (u64, usize),
     list: &mut PendingList<M>,
@@ -281,7 +310,7 @@ fn put_alike<M: LoggedMessage>(
     tickets: &mut Tickets,
 ) -> Option<M> {
     let bodies = list.alike().map(LoggedMessage::body);
-    let written = group.alike(&mut level.cursor, bodies, GROUP_BYTES_MAX - SETTLEMENT_RESERVE_BYTES);
+    let written = group.alike(&mut level.cursor, bodies, end);
     let count = u64::from(written.records);
     if count == 0 {
         return None;

@@ -1,11 +1,12 @@
 //! Moves what is alive of the oldest segment to the end of the log, so that the segment can be given back.
 //!
-//! Enters: the segment, read piece by piece.  Leaves: its live messages, in the groups that are written anyway.
+//! Enters: the segment, read piece by piece, without the groups of which nothing is alive.  Leaves: its live messages, in the groups
+//!         that are written anyway.
 //! Owns:   the piece that was read, and the body of one large message.
 //!
 //! A frame that a group has no capacity for is gone through again: what has been moved is not in the segment any more.
 
-use super::encode::{Settlements, Stop, has_capacity, put_parts};
+use super::encode::{GROUP_END, Settlements, Stop, has_capacity, put_parts};
 use super::queues::QueueTable;
 use super::segment_frames::SegmentFrames;
 use super::segments::SegmentUses;
@@ -14,9 +15,7 @@ use crate::frame::{Frame, FrameFault};
 use crate::group::{Chain, Group};
 use crate::ids::{Block, Position, SegmentId, SegmentNumber};
 use crate::large_message::LargeMessage;
-use crate::limits::{
-    BLOCK_BYTES, MESSAGE_OVERHEAD_BYTES, MOVE_GROUP_BYTES, MOVE_READ_BYTES, RECORD_OVERHEAD_BYTES_MAX,
-};
+use crate::limits::{BLOCK_BYTES, MESSAGE_OVERHEAD_BYTES, MOVE_READ_BYTES, RECORD_OVERHEAD_BYTES_MAX};
 use crate::record::{FrameQueue, Record, RecordReader, StoredMessage};
 use crate::request::{DiskError, Request};
 use crate::segment_header::SegmentStart;
@@ -119,6 +118,10 @@ impl Mover {
         self.step == Step::Parse || self.large.as_ref().is_some_and(LargeCopy::is_whole)
     }
 
+    pub fn is_reading_piece(&self) -> bool {
+        self.step == Step::Reading
+    }
+
     /// Whether nothing of it is read or written in part.
     pub fn can_stop(&self) -> bool {
         self.step != Step::Reading && self.large.as_ref().is_none_or(|large| large.written.is_none())
@@ -134,9 +137,19 @@ impl Mover {
     }
 
     /// What to ask the disk for.
-    pub fn poll(&mut self) -> Option<Request> {
+    pub fn poll(&mut self, segments: &SegmentUses) -> Option<Request> {
         if self.step != Step::Read {
             return None;
+        }
+        // The rest of a body is in groups that may have no message of their own.
+        if self.large.as_ref().is_none_or(LargeCopy::is_whole) {
+            match segments.next_live_block(self.segment, self.block) {
+                Some(block) => self.block = block,
+                None => {
+                    self.step = Step::Done;
+                    return None;
+                }
+            }
         }
         self.step = Step::Reading;
         let segment = self.frames.id();
@@ -190,8 +203,8 @@ impl Mover {
         Stop::Done
     }
 
-    /// Puts live messages into a group, up to a limit.
-    pub fn fill(&mut self, target: &mut Target<'_>, starts: &VecDeque<SegmentStart>) -> Stop {
+    /// Puts live messages into a group, so many bytes of them and the rest of one frame.
+    pub fn fill(&mut self, target: &mut Target<'_>, starts: &VecDeque<SegmentStart>, bytes_max: usize) -> Stop {
         let before = target.group.bytes();
         loop {
             if self.large.as_ref().is_some_and(LargeCopy::is_whole) {
@@ -201,7 +214,7 @@ impl Mover {
                     Some(Stop::Done) => {}
                 }
             }
-            if self.step != Step::Parse || target.group.bytes() - before >= MOVE_GROUP_BYTES {
+            if self.step != Step::Parse || target.group.bytes() - before >= bytes_max {
                 return Stop::Done;
             }
             let Some(buffer) = self.buffer.take() else { return Stop::Done };
@@ -310,7 +323,7 @@ impl Mover {
                 + message.properties.len()
                 + message.bcc.len()
                 + message.body.len();
-            if !has_capacity(target.group, bytes + HISTORY_BYTES_MAX) {
+            if !has_capacity(target.group, bytes + HISTORY_BYTES_MAX, GROUP_END) {
                 return None;
             }
             target.put_history(queue, position);
@@ -356,7 +369,7 @@ impl Mover {
         let stored = large.message.stored();
         let body_bytes = large.message.body_bytes();
         let head = stored.exchange.len() + stored.routing_key.len() + stored.properties.len() + stored.bcc.len();
-        if !has_capacity(target.group, head + HISTORY_BYTES_MAX) {
+        if !has_capacity(target.group, head + HISTORY_BYTES_MAX, GROUP_END) {
             return None;
         }
         target.settlements.flush(target.group, target.queues);
