@@ -100,23 +100,8 @@ pub(crate) fn find_again(
 }
 
 /// Finds the queues of a message by its routing key alone. Returns the search where it takes more than is left of the budget.
-#[inline]
-pub(crate) fn find(
-    exchange: ExchangeId,
-    routing_key: &[u8],
-    properties: RawProperties<'_>,
-    catalog: &mut Catalog,
-    work: &mut WorkBudget,
-) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
-    match catalog.known_route(exchange, routing_key, properties) {
-        Some(route) => Ok(route),
-        None => search(exchange, routing_key, properties, catalog, work),
-    }
-}
-
-/// As [`find`], of a route that takes a search.
 #[inline(never)]
-fn search(
+pub(crate) fn find(
     exchange: ExchangeId,
     routing_key: &[u8],
     properties: RawProperties<'_>,

@@ -40,7 +40,7 @@ pub(crate) const PACKED_MESSAGES_MAX: u32 = 4_096;
 /// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
 pub(crate) const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.
-pub const SHARED_BODY_BYTES_MIN: usize = 4_096;
+pub(crate) const SHARED_BODY_BYTES_MIN: usize = 4_096;
 /// Numbers of channels, beyond twice as many as a session has open, up to which its channels are found by an index.
 pub(crate) const CHANNEL_NUMBERS_SPARE: usize = 16;
 /// Slots of one page of the tables of channels and consumers: a page that has been full and is empty returns its memory.
@@ -69,7 +69,7 @@ pub const THROTTLE_BYTES: u64 = 4 << 20;
 /// publisher has other queues to feed, and this one accepts `THROTTLE_BYTES` more before it throttles again.
 pub(crate) const THROTTLE_PROGRESS_BYTES_MIN: u64 = THROTTLE_BYTES / 16;
 /// Bytes that limits add to each waiting message for its block and its entry in the list.
-pub const MESSAGE_OVERHEAD_BYTES: u64 = 72;
+pub(crate) const MESSAGE_OVERHEAD_BYTES: u64 = 72;
 /// Expired messages that a queue drops before others have their turn: so few that as dead letters they fit into an output and
 /// leave with the next flush.
 pub(crate) const EXPIRED_PER_CHECK: usize = 256;
@@ -131,9 +131,9 @@ pub(crate) const BINDINGS_COMPARED_MAX: usize = 64;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub(crate) const QUEUE_RESUME_TENTHS: u64 = 8;
 /// Messages of one page: as many leave the memory at once, and are asked for again at once.
-pub const PAGE_MESSAGES_MAX: usize = 4_096;
+pub(crate) const PAGE_MESSAGES_MAX: usize = 4_096;
 /// Bytes of the messages of one page, unless one message is larger.
-pub const PAGE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const PAGE_BYTES_MAX: u64 = 1 << 20;
 /// Requests of a queue for the messages of its pages that may be under way.
 pub(crate) const PAGES_ASKED_MAX: usize = 2;
 /// Bytes of messages that the queues of a shard may have asked for, unless a request alone is for more.

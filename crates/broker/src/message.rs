@@ -235,7 +235,7 @@ impl Message {
 
     /// Whether it has an expiration of its own.
     #[inline]
-    pub fn has_expiration(&self) -> bool {
+    pub(crate) fn has_expiration(&self) -> bool {
         self.properties_on().has_expiration()
     }
 

@@ -21,11 +21,24 @@ pub(crate) const QUORUM_DELIVERY_LIMIT: u32 = 20;
 /// Milliseconds for which a message can be delayed; what asks for more is not delayed (the longest timer of RabbitMQ's plugin).
 pub(crate) const DELAY_MS_MAX: u32 = u32::MAX;
 
-/// Bytes of a permission pattern as written.
+/// Bytes of a pattern of names as written.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
-/// Bytes of a permission pattern once compiled.
+/// Bytes of a pattern of names once compiled.
 pub const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of the table of a pattern of names; one whose table is larger is searched for.
+pub(crate) const PATTERN_TABLE_BYTES_MAX: usize = 16 << 10;
+
+/// States of a pattern that is searched for: so many a byte of a name may visit.
+pub(crate) const PATTERN_STATES_MAX: u32 = 4096;
+
+/// States of all such patterns of the policies of a virtual host, [`SEARCH_STATES_EACH`] more for each: to hold one name against them is
+/// one piece of work, of some 10 ms.
+pub(crate) const POLICY_STATES_MAX: u64 = 8192;
+
+/// Bytes in which a pattern that is searched for remembers what it has seen, for each thread.
+pub(crate) const SEARCH_CACHE_BYTES_MAX: usize = 256 << 10;
 
 /// Topic permissions of one user: they are looked through.
 pub(crate) const TOPIC_PERMISSIONS_MAX: usize = 256;
@@ -69,8 +82,14 @@ pub const REMOVAL_STEPS: u64 = 10;
 /// Steps that one queue or exchange counts for that is held against policies: its home has it do something else.
 pub(crate) const RENEWAL_STEPS: u64 = 10;
 
-/// Policies against which a name is held in one step.
-pub(crate) const POLICIES_A_STEP: usize = 2;
+/// Bytes of names that are held against a table in one step. A name counts for half as many more.
+pub(crate) const TABLE_BYTES_A_STEP: u64 = 128;
+
+/// States that the bytes of a name visit in one step. A pattern that is searched for counts for [`SEARCH_STATES_EACH`] more.
+pub(crate) const SEARCH_STATES_A_STEP: u64 = 32;
+
+/// What a pattern that is searched for costs at each byte beside its states, in states.
+pub(crate) const SEARCH_STATES_EACH: u64 = 64;
 
 /// Bytes of arguments that count for one step when they go: they may be many small allocations.
 pub(crate) const ARGUMENT_BYTES_A_STEP: usize = 64;

@@ -12,7 +12,7 @@ use std::{fmt, hint::black_box, sync::Arc};
 
 /// What the verification of one Argon2 hash takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PasswordCost {
+pub(crate) struct PasswordCost {
     pub memory_kib: u32,
     pub rounds: u32,
     pub lanes: u32,
@@ -120,7 +120,7 @@ impl Password {
     }
 
     /// What checking it costs, if that is much.
-    pub fn cost(&self) -> Option<PasswordCost> {
+    pub(crate) fn cost(&self) -> Option<PasswordCost> {
         let Self::Argon2(text) = self else { return None };
         let params = Params::try_from(&PasswordHash::new(text).ok()?).ok()?;
         Some(PasswordCost { memory_kib: params.m_cost(), rounds: params.t_cost(), lanes: params.p_cost() })

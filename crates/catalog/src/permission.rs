@@ -5,17 +5,17 @@
 
 use crate::{
     ids::{UserId, VhostId},
-    limits::{CatalogLimits, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX},
+    limits::CatalogLimits,
+    name_pattern::NamePattern,
     refusal::Refusal,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use regex::bytes::{Regex, RegexBuilder};
 use std::hash::{BuildHasher, Hasher};
 
 /// What a user may do in a vhost: three regular expressions, each looked for anywhere in the name of an exchange or
 /// queue, so that whole names need `^…$`. An empty one permits nothing. The default exchange is `amq.default`.
-/// The syntax is that of the `regex` crate: no look-around, no back references.
+/// The syntax is that of the `regex` crate, over bytes: no look-around, no back references.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
     /// Names it may declare and delete.
@@ -61,85 +61,42 @@ pub enum Resource {
     Queue,
 }
 
-/// A pattern of names, ready for use.
-#[derive(Clone, Debug)]
-pub(crate) enum PermissionPattern {
-    Everything,
-    Nothing,
-    Regex(Box<Regex>),
-}
-
-impl PermissionPattern {
-    /// Of a permission: an empty one is in no name but the empty one.
-    fn compile(written: &str) -> Result<Self, Refusal> {
-        let invalid =
-            |why: String| Refusal::precondition(format_args!("invalid permission pattern '{written}': {why}"));
-        match written {
-            "" | "^$" => Ok(Self::Nothing),
-            _ => Self::of_policy(written).map_err(invalid),
-        }
-    }
-
-    /// Of a policy: an empty one is in every name. Says why it is none.
-    pub fn of_policy(written: &str) -> Result<Self, String> {
-        if written.len() > PATTERN_BYTES_MAX {
-            return Err("too long".to_owned());
-        }
-        if let "" | ".*" | "^.*$" = written {
-            return Ok(Self::Everything);
-        }
-        match RegexBuilder::new(written).size_limit(PATTERN_COMPILED_BYTES_MAX).build() {
-            Ok(regex) => Ok(Self::Regex(Box::new(regex))),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    /// Whether it is somewhere in a name.
-    pub fn is_in(&self, name: &[u8]) -> bool {
-        match self {
-            PermissionPattern::Everything => true,
-            PermissionPattern::Nothing => name.is_empty(),
-            PermissionPattern::Regex(regex) => regex.is_match(name),
-        }
-    }
+/// Compiles a pattern of a permission.
+fn compile(written: &str) -> Result<NamePattern, Refusal> {
+    NamePattern::of_permission(written)
+        .map_err(|why| Refusal::precondition(format_args!("invalid permission pattern '{written}': {why}")))
 }
 
 /// A permission, ready for use.
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledPermission {
     pub written: Permission,
-    configure: PermissionPattern,
-    write: PermissionPattern,
-    read: PermissionPattern,
+    configure: NamePattern,
+    write: NamePattern,
+    read: NamePattern,
 }
 
 impl CompiledPermission {
     pub fn new(written: &Permission) -> Result<Self, Refusal> {
         Ok(Self {
-            configure: PermissionPattern::compile(&written.configure)?,
-            write: PermissionPattern::compile(&written.write)?,
-            read: PermissionPattern::compile(&written.read)?,
+            configure: compile(&written.configure)?,
+            write: compile(&written.write)?,
+            read: compile(&written.read)?,
             written: written.clone(),
         })
     }
 
     /// Whether it covers a name.
     pub fn permits(&self, operation: PermissionKind, name: &[u8]) -> bool {
-        self.at_once(operation, name).unwrap_or_else(|regex| regex.is_match(name))
+        self.pattern(operation).is_in(name)
     }
 
-    /// The pattern, if that must be asked.
     #[inline]
-    fn at_once(&self, operation: PermissionKind, name: &[u8]) -> Result<bool, &Regex> {
-        let pattern = match operation {
+    fn pattern(&self, operation: PermissionKind) -> &NamePattern {
+        match operation {
             PermissionKind::Configure => &self.configure,
             PermissionKind::Write => &self.write,
             PermissionKind::Read => &self.read,
-        };
-        match pattern {
-            PermissionPattern::Everything => Ok(true),
-            PermissionPattern::Nothing => Ok(name.is_empty()),
-            PermissionPattern::Regex(regex) => Err(regex),
         }
     }
 }
@@ -148,15 +105,14 @@ impl CompiledPermission {
 #[derive(Clone, Debug)]
 pub(crate) struct CompiledTopic {
     pub written: TopicPermission,
-    write: PermissionPattern,
-    read: PermissionPattern,
+    write: NamePattern,
+    read: NamePattern,
 }
 
 impl CompiledTopic {
     /// For a user in a vhost, whose names the patterns may hold.
     pub fn new(written: &TopicPermission, user: &str, vhost: &str) -> Result<Self, Refusal> {
-        let pattern =
-            |text: &str| PermissionPattern::compile(&text.replace("{username}", user).replace("{vhost}", vhost));
+        let pattern = |text: &str| compile(&text.replace("{username}", user).replace("{vhost}", vhost));
         Ok(Self { write: pattern(&written.write)?, read: pattern(&written.read)?, written: written.clone() })
     }
 
@@ -219,13 +175,21 @@ impl PermissionCache {
         operation: PermissionKind,
         name: &[u8],
     ) -> bool {
-        match compiled.at_once(operation, name) {
-            Ok(permitted) => permitted,
-            Err(regex) => self.lookup(regex, user, vhost, operation, name),
+        match compiled.pattern(operation) {
+            NamePattern::Everything => true,
+            NamePattern::Nothing => name.is_empty(),
+            pattern => self.lookup(pattern, user, vhost, operation, name),
         }
     }
 
-    fn lookup(&mut self, regex: &Regex, user: UserId, vhost: VhostId, operation: PermissionKind, name: &[u8]) -> bool {
+    fn lookup(
+        &mut self,
+        pattern: &NamePattern,
+        user: UserId,
+        vhost: VhostId,
+        operation: PermissionKind,
+        name: &[u8],
+    ) -> bool {
         let hash = hash_of(&self.hash, user, vhost, operation, name);
         let same = |known: &CachedDecision| {
             known.user == user && known.vhost == vhost && known.operation == operation && *known.name == *name
@@ -233,7 +197,7 @@ impl PermissionCache {
         if let Some(known) = self.remembered.find(hash, same) {
             return known.permitted;
         }
-        let permitted = regex.is_match(name);
+        let permitted = pattern.is_in(name);
         if self.remembered.len() >= self.most {
             self.remembered.clear();
         }

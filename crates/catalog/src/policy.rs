@@ -7,7 +7,7 @@ use crate::{
     arguments::shown,
     heap::{allocated, shared},
     ids::VhostId,
-    limits::{NAME_BYTES_MAX, POLICIES_A_STEP},
+    limits::{NAME_BYTES_MAX, POLICY_STATES_MAX, SEARCH_STATES_A_STEP, SEARCH_STATES_EACH, TABLE_BYTES_A_STEP},
     name::Name,
     policy_pattern::PolicyPattern,
     queue_type::QUEUE_TYPE,
@@ -342,6 +342,10 @@ impl EffectivePolicy {
 pub(crate) struct PolicyTable {
     policies: Vec<CompiledPolicy>,
     operator: Vec<CompiledPolicy>,
+    /// How many patterns of them are tables.
+    tables: u64,
+    /// States of the others, some more for each.
+    search_states: u64,
     /// What pairs of them come to: queues under the same ones share it.
     pairs: BTreeMap<(usize, usize), Arc<EffectivePolicy>>,
 }
@@ -366,6 +370,7 @@ impl PolicyTable {
                 return Err((policy, PolicyFault { key: "name".to_owned(), why }));
             }
             let table = tables.entry(vhost).or_default();
+            table.count(policy).map_err(|fault| (policy, fault))?;
             if is_operator { &mut table.operator } else { &mut table.policies }.push(compiled);
         }
         for list in tables.values_mut().flat_map(|table| [&mut table.policies, &mut table.operator]) {
@@ -394,9 +399,29 @@ impl PolicyTable {
         policies.chain(self.operator.iter().map(|policy| (&policy.written, true)))
     }
 
+    /// Counts what one more costs.
+    fn count(&mut self, policy: &Policy) -> Result<(), PolicyFault> {
+        let states = policy.pattern.states();
+        if states == 0 {
+            self.tables += 1;
+            return Ok(());
+        }
+        self.search_states += u64::from(states) + SEARCH_STATES_EACH;
+        if self.search_states > POLICY_STATES_MAX {
+            let why = format!(
+                "too complex: the policies of virtual host '{}' have {} states together, and {POLICY_STATES_MAX} are the most",
+                policy.vhost, self.search_states
+            );
+            return Err(PolicyFault { key: "pattern".to_owned(), why });
+        }
+        Ok(())
+    }
+
     /// Steps of holding one name against all of them.
-    pub fn steps(&self) -> u64 {
-        (self.policies.len() + self.operator.len()).div_ceil(POLICIES_A_STEP) as u64
+    pub fn steps(&self, name: &str) -> u64 {
+        let bytes = name.len() as u64;
+        let tables = self.tables * (TABLE_BYTES_A_STEP / 2 + bytes);
+        tables.div_ceil(TABLE_BYTES_A_STEP) + (self.search_states * bytes).div_ceil(SEARCH_STATES_A_STEP)
     }
 
     /// What they come to for a queue.

@@ -3,14 +3,14 @@
 //! Enters: the pattern as it is written.  Leaves: what it compiles to, the same for all clones.
 //! Owns:   the sharing: whoever checks a policy before it is set has compiled it for the catalogs of all shards.
 
-use crate::permission::PermissionPattern;
+use crate::name_pattern::NamePattern;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 struct PatternSource {
     written: Box<str>,
-    compiled: OnceLock<Result<PermissionPattern, String>>,
+    compiled: OnceLock<Result<NamePattern, String>>,
 }
 
 /// A regular expression that is looked for anywhere in a name; the empty one is in all of them.
@@ -19,9 +19,14 @@ pub struct PolicyPattern(Arc<PatternSource>);
 
 impl PolicyPattern {
     /// What it compiles to, or why it is none.
-    pub(crate) fn compiled(&self) -> Result<&PermissionPattern, &str> {
-        let compiled = self.0.compiled.get_or_init(|| PermissionPattern::of_policy(&self.0.written));
+    pub(crate) fn compiled(&self) -> Result<&NamePattern, &str> {
+        let compiled = self.0.compiled.get_or_init(|| NamePattern::of_policy(&self.0.written));
         compiled.as_ref().map_err(String::as_str)
+    }
+
+    /// States that a byte of a name may visit, if it is not one of a table.
+    pub(crate) fn states(&self) -> u32 {
+        self.compiled().map_or(0, NamePattern::states)
     }
 
     /// Why it is none, if so.

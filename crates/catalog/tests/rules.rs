@@ -210,6 +210,40 @@ fn what_is_wrong_with_a_policy_is_told() {
 }
 
 #[test]
+fn patterns_that_are_searched_for_are_as_many_as_a_vhost_may_have() {
+    let mut script = RoutingScript::new();
+    let costly =
+        |number: usize| policy(&format!("p{number}"), &format!("[ab]*a[ab]{{{}}}c", 900 + number), 0, "max-length=1");
+    let of_tables = (0..100).map(|number| policy(&format!("t{number}"), "^[ab]+c", 1, "max-length=2"));
+    let mut policies: Vec<Policy> = of_tables.chain((0..8).map(costly)).collect();
+    set(&mut script, &policies, &[]).expect("as many as there may be");
+    let refusal = set(&mut script, &policies, &[costly(8)]).expect_err("one more, although it is the operator's");
+    assert!(refusal.contains("'p8': pattern: too complex: the policies of virtual host '/' have "), "{refusal}");
+    policies.pop();
+    set(&mut script, &policies, &[costly(8)]).expect("in the place of another");
+}
+
+#[test]
+fn a_name_costs_as_much_as_it_is_long_and_patterns_are_complex() {
+    let declare = |policies: &[Policy], name: &str| {
+        let mut script = RoutingScript::new();
+        set(&mut script, policies, &[]).expect("sound");
+        script.catalog.take_work();
+        script.run(&format!("queue {name}; exchange {name} topic"));
+        script.catalog.take_work()
+    };
+    let (short, long) = ("ab", "ab".repeat(120));
+    let costly = [policy("p", "[ab]*a[ab]{200}c", 0, "max-length=1")];
+    let simple: Vec<Policy> = (0..8).map(|number| policy(&format!("p{number}"), "^a+c", 0, "max-length=1")).collect();
+    let none = declare(&[], &long);
+    assert_eq!(declare(&[], short), none);
+    // Half a unit for each table, and one for 128 bytes.
+    assert_eq!([declare(&simple, short), declare(&simple, &long)].map(|work| work - none), [2 * 5, 2 * 19]);
+    let [little, much] = [short, &*long].map(|name| declare(&costly, name) - none);
+    assert!(little < 50 && (4_000..4_400).contains(&much), "{little} and {much} units");
+}
+
+#[test]
 fn a_vhost_has_as_many_queues_as_it_may() {
     let mut script = RoutingScript::new();
     let limit = |script: &mut RoutingScript, queues_max| {

@@ -18,6 +18,10 @@ mod attacks;
 mod broker;
 #[path = "turns/http_attacks.rs"]
 mod http_attacks;
+#[path = "turns/policies.rs"]
+mod policies;
+#[path = "turns/removals.rs"]
+mod removals;
 #[path = "memory/resident_limit.rs"]
 mod resident_limit;
 #[path = "memory/size.rs"]

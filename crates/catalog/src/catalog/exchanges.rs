@@ -75,6 +75,7 @@ impl Catalog {
         let version = self.next_version();
         let vhost = self.vhosts.at_mut(definition.vhost);
         definition.policy = vhost.policies.of_exchange(&definition.name);
+        self.work += vhost.policies.steps(&definition.name);
         let alternate = alternate_of(&definition);
         self.upstreams += u32::from(definition.kind == ExchangeKind::FederationUpstream);
         // It may be the alternate that others look for.

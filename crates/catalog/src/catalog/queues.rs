@@ -64,7 +64,7 @@ impl Catalog {
         let under = self.vhosts.at_mut(*vhost);
         under.queues += 1;
         let policy = under.policies.of_queue(name, Some(arguments));
-        self.work += under.policies.steps();
+        self.work += under.policies.steps(name);
         let uid = durable.then_some(self.next_queue_uid);
         if durable {
             self.next_queue_uid = self.next_queue_uid.next();

@@ -63,7 +63,7 @@ impl Catalog {
         let Some(queue) = self.queues.table.get_mut(index).filter(|queue| !queue.leaving) else { return 1 };
         let definition = &mut queue.definition;
         let policies = &mut self.vhosts.at_mut(definition.vhost).policies;
-        let steps = 1 + policies.steps();
+        let steps = 1 + policies.steps(&definition.name);
         let policy = policies.of_queue(&definition.name, definition.arguments.as_deref());
         let is_recounted = recounted.contains(&definition.vhost);
         if policy.is_none() && definition.policy.is_none() && !is_recounted {
@@ -83,7 +83,7 @@ impl Catalog {
         let version = self.next_version();
         let Some(exchange) = self.exchanges.0.get_mut(index).filter(|exchange| !exchange.leaving) else { return 1 };
         let vhost = self.vhosts.at_mut(exchange.definition.vhost);
-        let steps = 1 + vhost.policies.steps();
+        let steps = 1 + vhost.policies.steps(&exchange.definition.name);
         exchange.definition.policy = vhost.policies.of_exchange(&exchange.definition.name);
         let alternate = alternate_of(&exchange.definition);
         if alternate == exchange.alternate {

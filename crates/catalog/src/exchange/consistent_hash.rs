@@ -18,6 +18,7 @@ use crate::{
     segmented_table::SegmentedTable,
 };
 use foldhash::fast::FixedState;
+use splitmix::mix;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use wire::{RawProperties, Table, Value, ValueRef};
@@ -345,14 +346,6 @@ fn hash(bytes: &[u8]) -> u64 {
     last[..rest.len()].copy_from_slice(rest);
     let sum = words.iter().fold(bytes.len() as u64 + 1, |sum, word| mix(sum ^ u64::from_le_bytes(*word)));
     mix(sum.rotate_left(32) ^ u64::from_le_bytes(last))
-}
-
-/// Each bit of the outcome depends on each of `value`, and no two values have the same (the finaliser of SplitMix64).
-#[inline]
-fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }
 
 /// A draw as a number above 0, at most 1.

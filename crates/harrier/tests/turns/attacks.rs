@@ -1,7 +1,7 @@
 //! The attacks: each was found from outside, with the protocol alone.
 
 use crate::attacker::{Attacker, announce_to, body, method_frame, open_channel, short};
-use crate::broker::{CONFIGURATION, LimitedBroker};
+use crate::broker::LimitedBroker;
 use crate::http_attacks::ask;
 use crate::waits::{beside, beside_on, beside_running, exchange_often};
 use crate::{LIMIT_MIB, has_store, size};
@@ -10,14 +10,14 @@ use wire::method::{basic, channel, exchange, queue, tx};
 use wire::{DeliveryTag, List, Properties, Table, TableRef, Value};
 
 /// Logged in, with channel 1 open.
-fn connect(broker: &LimitedBroker) -> Attacker {
+pub fn connect(broker: &LimitedBroker) -> Attacker {
     let mut attacker = Attacker::connect(broker, "guest");
     attacker.send(&open_channel(1)).expect("sent");
     assert!(attacker.await_method("channel.open-ok"));
     attacker
 }
 
-fn declare(name: &str, arguments: &Table) -> Vec<u8> {
+pub fn declare(name: &str, arguments: &Table) -> Vec<u8> {
     declare_as(name, has_store(), arguments)
 }
 
@@ -28,7 +28,7 @@ fn declare_as(name: &str, durable: bool, arguments: &Table) -> Vec<u8> {
     method_frame(1, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments }.into())
 }
 
-fn declare_exchange(name: &str, kind: &str) -> Vec<u8> {
+pub fn declare_exchange(name: &str, kind: &str) -> Vec<u8> {
     declare_exchange_with(name, kind, &Table::new())
 }
 
@@ -40,7 +40,7 @@ fn declare_exchange_with(name: &str, kind: &str, arguments: &Table) -> Vec<u8> {
     method_frame(1, declare.into())
 }
 
-fn bind(queue: &str, exchange: &str, key: &str, arguments: &Table) -> Vec<u8> {
+pub fn bind(queue: &str, exchange: &str, key: &str, arguments: &Table) -> Vec<u8> {
     let bytes = arguments.to_bytes();
     let (queue, exchange, routing_key) = (short(queue), short(exchange), short(key));
     let arguments = TableRef::new(&bytes);
@@ -77,7 +77,7 @@ fn qos() -> Vec<u8> {
 }
 
 /// Sends, and waits until the broker has carried out all of it.
-fn carry_out(attacker: &mut Attacker, parts: impl IntoIterator<Item = Vec<u8>>) {
+pub fn carry_out(attacker: &mut Attacker, parts: impl IntoIterator<Item = Vec<u8>>) {
     let bytes: Vec<u8> = parts.into_iter().flatten().collect();
     attacker.send(&bytes).expect("sent");
     // A method whose reply comes behind everything before it.
@@ -334,22 +334,6 @@ fn topic_patterns_and_hundreds_of_keys() {
 }
 
 #[test]
-fn an_exchange_with_very_many_bindings_is_deleted() {
-    beside("many bindings", |broker| {
-        let mut attacker = connect(broker);
-        carry_out(&mut attacker, [declare_exchange("d", "direct"), declare("q", &Table::new())]);
-        let bindings = size(30_000, 1_000_000);
-        for first in (0..bindings).step_by(10_000) {
-            let some = first..bindings.min(first + 10_000);
-            carry_out(&mut attacker, some.map(|number| bind("q", "d", &number.to_string(), &Table::new())));
-        }
-        let delete = exchange::Delete { exchange: short("d"), if_unused: false, no_wait: true };
-        carry_out(&mut attacker, [method_frame(1, delete.into())]);
-    });
-}
-
-/// It makes a change, for which it needs a copy of the definitions: the one that it had has fallen too far behind.
-#[test]
 fn the_api_is_asked_while_there_are_very_many_bindings() {
     let name = "the API and many bindings";
     let broker = LimitedBroker::start_on(name, LIMIT_MIB, has_store());
@@ -554,31 +538,5 @@ fn persistent_messages_faster_than_the_disk() {
             carry_out(&mut attacker, (0..512).map(|_| message.clone()));
         }
         carry_out(&mut attacker, [method_frame(1, queue::Purge { queue: short("q"), no_wait: true }.into())]);
-    });
-}
-
-/// Adds to the configuration of a broker, has it read that again, and waits until it has.
-fn reconfigure(broker: &LimitedBroker, more: &str) {
-    std::fs::write(&broker.configuration, format!("{CONFIGURATION}{more}")).expect("a file");
-    let pid = rustix::process::Pid::from_child(&broker.child);
-    rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("it runs");
-    broker.await_line("the configuration was reloaded");
-}
-
-#[test]
-fn thousands_of_policies_are_read_again() {
-    beside("many policies", |broker| {
-        let mut attacker = connect(broker);
-        let queues = size(500, 5_000);
-        carry_out(&mut attacker, (0..queues).map(|number| declare(&format!("p{number}"), &Table::new())));
-        let policy = |number: usize| {
-            format!(
-                "[[policy]]\nvhost = \"/\"\nname = \"p{number}\"\npattern = \"^(p|policy){number}(\\\\.[a-z0-9_]{{1,20}})*$\"\n\
-                 apply_to = \"queues\"\npriority = {number}\ndefinition = {{ max-length = 1000 }}\n"
-            )
-        };
-        reconfigure(broker, &(0..size(200, 4_096)).map(policy).collect::<String>());
-        // Behind the new rules.
-        carry_out(&mut attacker, [declare("last", &Table::new())]);
     });
 }
