@@ -22,7 +22,7 @@ pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 pub(crate) const LIST_ITEMS_MAX: usize = 256;
 
 /// Threads. Each pair of them has rings of mail, so that their number counts twice.
-pub const SHARDS_MAX: u64 = 256;
+pub(crate) const SHARDS_MAX: u64 = 256;
 
 /// The least that a frame bound may be (AMQP 0-9-1 §4.2.3).
 pub const FRAME_BYTES_LEAST: u64 = 4096;
@@ -47,7 +47,7 @@ pub const RDMA_RECEIVE_BUFFER_BYTES_LEAST: u64 = 256;
 pub const RDMA_RECEIVE_BUFFER_BYTES_MOST: u64 = (1 << 24) - 1;
 
 /// The longest spin before sleeping. Beyond it a sleeping thread would be cheaper in every respect.
-pub const SPIN_US_MAX: u64 = 1000;
+pub(crate) const SPIN_US_MAX: u64 = 1000;
 
 /// The longest that a time in seconds may be.
 pub(crate) const TIME_S_MAX: u64 = 3600;

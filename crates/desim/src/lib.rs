@@ -25,7 +25,7 @@ mod sequence_tracker;
 mod simulated_host;
 mod simulation;
 mod simulation_result;
-mod split_mix;
+mod simulation_rng;
 mod tree_topology;
 
 pub use costs_to_scenario::scenario_from_costs;

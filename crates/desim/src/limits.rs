@@ -4,7 +4,7 @@
 /// Brokers of a simulated tree: a hundred times what is needed today, at some hundred bytes each.
 pub const BROKERS_MAX: u32 = 100_000;
 /// Consumers of a simulated tree. The consumers of a leaf form one group, so they cost only a count.
-pub const CONSUMERS_MAX: u32 = 100_000_000;
+pub(crate) const CONSUMERS_MAX: u32 = 100_000_000;
 /// Consumers that are simulated one by one because they are slow.
 pub const STRAGGLERS_MAX: u32 = 10_000;
 /// Messages of a stream: sequence numbers have 32 bits.
@@ -21,7 +21,7 @@ pub const COST_NS_MAX: f64 = 60e9;
 /// Messages whose latency is timed: every one of a short stream, every n-th of a long one.
 pub(crate) const TIMED_MESSAGES_MAX: u32 = 20_000;
 /// Samples of a run's loads. When there would be more, every second one is dropped and the interval doubles.
-pub const SAMPLES_MAX: usize = 96;
+pub(crate) const SAMPLES_MAX: usize = 96;
 /// Brokers that are plotted one by one; of a larger tree, the minimum, median and maximum of each level are plotted.
 pub(crate) const PLOTTED_BROKERS_MAX: usize = 64;
 /// Brokers whose loads are traced; of a level that exceeds its share, an evenly spaced selection.

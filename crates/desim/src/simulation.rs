@@ -9,7 +9,7 @@ use crate::scenario::{AckMode, ArrivalProcess, InvalidScenario, Scenario};
 use crate::sequence_ranges::SequenceRange;
 use crate::simulated_host::SimulatedHost;
 use crate::simulation_result::{SimulationResult, summarize};
-use crate::split_mix::SplitMix64;
+use crate::simulation_rng::SimulationRng;
 use crate::tree_topology::TreeTopology;
 
 /// How long a slow consumer collects messages before it acknowledges them, in nanoseconds: one read.
@@ -78,7 +78,7 @@ pub(crate) struct Simulation<'a> {
     pub scenario: &'a Scenario,
     pub tree: &'a TreeTopology,
     pub calendar: Calendar<SimulationEvent>,
-    pub random: SplitMix64,
+    pub random: SimulationRng,
     /// The brokers' hosts by number, then the publisher's.
     pub hosts: Vec<SimulatedHost>,
     /// The edge to each broker by its number (the root's is the publisher's), then the edges to consumers.
@@ -126,7 +126,7 @@ impl<'a> Simulation<'a> {
             scenario,
             tree: topology,
             calendar: Calendar::new(),
-            random: SplitMix64::new(scenario.seed),
+            random: SimulationRng::new(scenario.seed),
             hosts: (0..=topology.brokers())
                 .map(|_| SimulatedHost { is_up: true, ..SimulatedHost::default() })
                 .collect(),

@@ -5,10 +5,9 @@
 //! Owns:   which are left, and the channel.
 
 use crate::limits::LEFT_QUEUES_MAX;
-use crate::setup_methods::short;
+use crate::setup_methods::delete;
 use session::{Inbound, Outbound};
 use slab::Pool;
-use wire::method::queue;
 use wire::{ChannelNumber, ReplyCode};
 
 /// The queues that removed routes of a link have left at the other broker.
@@ -85,8 +84,7 @@ impl LeftQueues {
     pub fn delete(&mut self, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
         let channel = std::mem::replace(&mut self.channel, ChannelNumber::CONNECTION);
         for name in self.names.drain(..) {
-            let delete = queue::Delete { queue: short(&name), if_unused: false, if_empty: false, no_wait: true };
-            out.method(pool, channel, &delete.into());
+            out.method(pool, channel, &delete(&name).into());
         }
         inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
     }

@@ -6,7 +6,7 @@
 
 use crate::binding_requests::BindingRequests;
 use crate::setup_methods::{
-    durable_declare, federated_consumer_arguments, federated_declare, internal_arguments, passive_declare,
+    delete, durable_declare, federated_consumer_arguments, federated_declare, internal_arguments, passive_declare,
     queue_arguments, short, stamp_arguments,
 };
 use crate::{AckMode, BrokerIdentity, RouteDirection, RouteEnd, RouteKind, RouteSpec};
@@ -536,17 +536,16 @@ impl RemoteSetup {
             let InternalExchange { suffix, old_suffix, .. } = self.internal;
             for suffix in [Some(suffix), old_suffix].into_iter().flatten().filter(|suffix| *suffix != 0) {
                 let name = self.internal.name_with(suffix);
-                let delete = exchange::Delete { exchange: short(&name), if_unused: false, no_wait: true };
-                out.method(pool, self.channel, &delete.into());
+                let gone = exchange::Delete { exchange: short(&name), if_unused: false, no_wait: true };
+                out.method(pool, self.channel, &gone.into());
             }
-            // An empty name stands for the queue that was declared last on the channel: one that the source has named.
             let is_confirmed = self.is_confirmed();
             let declared = !matches!(self.step, SetupStep::FindExchange | SetupStep::DeclareExchange);
             let may_exist = if is_confirmed { !self.internal.prefix.is_empty() } else { declared };
             if may_exist {
-                let queue = if is_confirmed { short(&self.internal.prefix) } else { ShortStr::EMPTY };
-                let delete = queue::Delete { queue, if_unused: false, if_empty: false, no_wait: true };
-                out.method(pool, self.channel, &delete.into());
+                // The source has named one that is not confirmed.
+                let name = if is_confirmed { &*self.internal.prefix } else { b"" };
+                out.method(pool, self.channel, &delete(name).into());
             }
         }
         self.step = SetupStep::Closing;

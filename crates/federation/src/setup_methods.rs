@@ -50,6 +50,11 @@ pub(crate) fn durable_declare(name: &[u8]) -> queue::Declare<'_> {
     queue::Declare { passive: false, durable: true, ..passive_declare(name) }
 }
 
+/// Deletes a queue, whatever is in it; an empty name stands for the one that was declared last on the channel. Nobody awaits it.
+pub(crate) fn delete(name: &[u8]) -> queue::Delete<'_> {
+    queue::Delete { queue: short(name), if_unused: false, if_empty: false, no_wait: true }
+}
+
 pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
     entries
         .into_iter()

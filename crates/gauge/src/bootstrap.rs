@@ -6,6 +6,7 @@
 
 use crate::limits::{BOOTSTRAP_RUNS_MIN, RESAMPLES};
 use crate::run_summary::{RunSummary, RunValues};
+use splitmix::SplitMix64;
 
 /// The median with an interval that contains the true median in a share `confidence` of all repetitions, as far as resampling
 /// can tell. `None` without values or if one is not a number.
@@ -14,9 +15,9 @@ pub fn bootstrap_interval(values: &[f64], confidence: f64, seed: u64) -> Option<
     if values.len() < BOOTSTRAP_RUNS_MIN {
         return Some(whole);
     }
-    let mut chance = BootstrapRng(seed);
+    let mut chance = SplitMix64::new(seed);
     let mut draw = vec![0.0; values.len()];
-    let medians = (0..RESAMPLES).map(|_| chance.median_of(values, &mut draw)).collect();
+    let medians = (0..RESAMPLES).map(|_| resampled_median(&mut chance, values, &mut draw)).collect();
     Some(percentiles(whole.median, medians, confidence))
 }
 
@@ -38,9 +39,11 @@ pub fn ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Optio
             confidence: above.confidence * below.confidence,
         });
     }
-    let mut chance = BootstrapRng(seed);
+    let mut chance = SplitMix64::new(seed);
     let (mut draw_a, mut draw_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
-    let ratios = (0..RESAMPLES).map(|_| chance.median_of(a, &mut draw_a) / chance.median_of(b, &mut draw_b)).collect();
+    let ratios = (0..RESAMPLES)
+        .map(|_| resampled_median(&mut chance, a, &mut draw_a) / resampled_median(&mut chance, b, &mut draw_b))
+        .collect();
     Some(percentiles(median, ratios, confidence))
 }
 
@@ -63,31 +66,13 @@ fn percentiles(median: f64, mut resampled: Vec<f64>, confidence: f64) -> RunSumm
     RunSummary { median, low: resampled[cut.min(last)], high: resampled[last - cut.min(last)], confidence }
 }
 
-/// A pseudo-random generator: SplitMix64.
-struct BootstrapRng(u64);
-
-impl BootstrapRng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+/// The median of a resample of the same size, drawn with replacement.
+fn resampled_median(chance: &mut SplitMix64, values: &[f64], draw: &mut [f64]) -> f64 {
+    for place in draw.iter_mut() {
+        *place = values[chance.scaled(values.len() as u64) as usize];
     }
-
-    /// A number below `count`: the high half of a product, whose bias is negligible for a few thousand draws.
-    fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.next()) * count as u128) >> 64) as usize
-    }
-
-    /// The median of a resample of the same size, drawn with replacement.
-    fn median_of(&mut self, values: &[f64], draw: &mut [f64]) -> f64 {
-        for place in draw.iter_mut() {
-            *place = values[self.below(values.len())];
-        }
-        draw.sort_by(f64::total_cmp);
-        (draw[(draw.len() - 1) / 2] + draw[draw.len() / 2]) / 2.0
-    }
+    draw.sort_by(f64::total_cmp);
+    (draw[(draw.len() - 1) / 2] + draw[draw.len() / 2]) / 2.0
 }
 
 #[cfg(test)]
@@ -115,8 +100,8 @@ mod tests {
     #[test]
     fn intervals_cover_the_truth_about_as_often_as_they_say() {
         // Sums of three uniform numbers around zero; the true median is 0.
-        let mut chance = BootstrapRng(42);
-        let mut uniform = || (chance.next() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
+        let mut chance = SplitMix64::new(42);
+        let mut uniform = || (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
         let mut held = 0;
         const ROUNDS: u64 = 100;
         for round in 0..ROUNDS {

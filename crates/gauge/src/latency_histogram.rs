@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{LATENCY_NS_MAX, SAMPLES_ABOVE_MIN};
 
-/// A histogram of latencies in nanoseconds.
-#[derive(Clone, Debug)]
+/// A histogram of latencies in nanoseconds; it travels as its buckets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "HistogramBuckets", into = "HistogramBuckets")]
 pub struct LatencyHistogram {
     histogram: Histogram<u64>,
 }
@@ -27,6 +28,20 @@ impl HistogramBuckets {
 impl FromIterator<(u64, u64)> for HistogramBuckets {
     fn from_iter<I: IntoIterator<Item = (u64, u64)>>(buckets: I) -> Self {
         Self(buckets.into_iter().collect())
+    }
+}
+
+impl From<HistogramBuckets> for LatencyHistogram {
+    fn from(buckets: HistogramBuckets) -> Self {
+        let mut histogram = Self::default();
+        histogram.merge(&buckets);
+        histogram
+    }
+}
+
+impl From<LatencyHistogram> for HistogramBuckets {
+    fn from(histogram: LatencyHistogram) -> Self {
+        histogram.buckets()
     }
 }
 

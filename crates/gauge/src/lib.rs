@@ -28,7 +28,7 @@ pub use latency_histogram::{HistogramBuckets, LatencyHistogram};
 pub use listener::{broker_at, broker_on, listener_at, listener_on, with_descendants};
 pub use network_usage::{NetworkMeter, NetworkUsage, observed_socket_options};
 pub use process_meter::ProcessMeter;
-pub use process_snapshot::resident_bytes;
+pub use process_snapshot::{is_alive, pinned_bytes, resident_bytes, start_ticks};
 pub use role_usage::RoleUsage;
 pub use run_summary::{RunSummary, RunValues};
 pub use sequence_number::{SEQUENCE_BYTES_MAX, write_sequence};

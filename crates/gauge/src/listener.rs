@@ -7,6 +7,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use procfs::net::{TcpState, tcp, tcp6};
+use procfs::process::{FDTarget, Process, all_processes};
+
 /// The process that listens on a local TCP port; `None` if it is remote or not readable. Of several that share the socket it
 /// is the oldest one.
 pub fn listener_on(port: u16) -> Option<u32> {
@@ -32,10 +35,8 @@ pub fn broker_at(path: &Path) -> Vec<u32> {
 /// These processes and all their living descendants.
 pub fn with_descendants(roots: &[u32]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for pid in processes() {
-        if let Some(parent) = parent(pid) {
-            children.entry(parent).or_default().push(pid);
-        }
+    for stat in processes().filter_map(|process| process.stat().ok()) {
+        children.entry(stat.ppid as u32).or_default().push(stat.pid as u32);
     }
     let mut found = BTreeSet::new();
     let mut waiting = roots.to_vec();
@@ -51,35 +52,22 @@ pub fn with_descendants(roots: &[u32]) -> Vec<u32> {
 }
 
 /// The inodes of a process's sockets.
-pub(crate) fn socket_inodes(pid: u32) -> Vec<u64> {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
-    descriptors
-        .flatten()
-        .filter_map(|descriptor| {
-            let target = fs::read_link(descriptor.path()).ok()?;
-            target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-        })
-        .collect()
+pub(crate) fn socket_inodes(process: &Process) -> impl Iterator<Item = u64> {
+    let descriptors = process.fd().into_iter().flatten().flatten();
+    descriptors.filter_map(|descriptor| match descriptor.target {
+        FDTarget::Socket(inode) => Some(inode),
+        _ => None,
+    })
 }
 
 fn tcp_listeners(port: u16) -> BTreeSet<u64> {
-    const LISTEN: &str = "0A";
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let texts: Vec<String> = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
-    texts
-        .iter()
-        .flat_map(|text| text.lines().skip(1))
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            // Field 1 is address:port in hexadecimal, 3 the state, 9 the inode.
-            let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
-            let found = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
-            (*state == LISTEN && found == port).then(|| inode.parse().ok())?
-        })
-        .collect()
+    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+    let listens = sockets.filter(|socket| socket.state == TcpState::Listen && socket.local_address.port() == port);
+    listens.map(|socket| socket.inode).collect()
 }
 
 fn unix_listeners(path: &Path) -> BTreeSet<u64> {
+    // By hand: `procfs` ends a path at its first blank.
     const ACCEPTS: u32 = 0x1_0000;
     let Ok(text) = fs::read("/proc/net/unix") else { return BTreeSet::new() };
     let absolute = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -106,27 +94,15 @@ fn holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
         return Vec::new();
     }
     let mut found: Vec<(u64, u32)> = processes()
-        .filter(|&pid| socket_inodes(pid).iter().any(|inode| inodes.contains(inode)))
-        .map(|pid| (stat_field(pid, 22).unwrap_or(u64::MAX), pid))
+        .filter(|process| socket_inodes(process).any(|inode| inodes.contains(&inode)))
+        .map(|process| (process.stat().map_or(u64::MAX, |stat| stat.starttime), process.pid as u32))
         .collect();
     found.sort_unstable();
     found.into_iter().map(|(_, pid)| pid).collect()
 }
 
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").ok().into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    stat_field(pid, 4)?.try_into().ok()
-}
-
-/// A numeric field of `/proc/PID/stat`, counted as in proc_pid_stat(5).
-fn stat_field(pid: u32, number: usize) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may contain spaces and brackets; field 3 follows it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(number - 3)?.parse().ok()
+fn processes() -> impl Iterator<Item = Process> {
+    all_processes().into_iter().flatten().flatten()
 }
 
 #[cfg(test)]

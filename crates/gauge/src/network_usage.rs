@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::listener::socket_inodes;
+use crate::process_snapshot::process;
 use crate::socket_diag::{self, SocketCounters, SocketInfo};
 
 /// Network traffic in an interval, over all sockets of the roles.
@@ -127,7 +128,11 @@ pub fn observed_socket_options(port: u16) -> BTreeMap<String, String> {
 fn read(whose: &SocketOwner) -> Option<SocketReadings> {
     let chosen: Box<dyn Fn(&SocketInfo) -> bool> = match whose {
         SocketOwner::Processes(pids) => {
-            let inodes: BTreeSet<u64> = pids.iter().flat_map(|&pid| socket_inodes(pid)).collect();
+            let inodes: BTreeSet<u64> = pids
+                .iter()
+                .filter_map(|&pid| process(pid))
+                .flat_map(|process| socket_inodes(&process).collect::<Vec<_>>())
+                .collect();
             Box::new(move |socket| inodes.contains(&socket.inode))
         }
         SocketOwner::ClientsOf(port) => {

@@ -1,12 +1,12 @@
 //! A snapshot of the kernel's counters for a process and its threads, from `/proc/PID`, CPU clocks and `getrusage`.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
+use procfs::process::Process;
 
 /// The counters of one process.
 #[derive(Clone, Debug, Default)]
@@ -48,24 +48,21 @@ impl ProcessSnapshot {
     pub fn read(pid: u32) -> Option<Self> {
         let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
         let time = clock_gettime(clock).ok()?;
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in brackets may contain spaces; fields are counted after it (proc_pid_stat(5)).
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let process = process(pid)?;
+        let (stat, status) = (process.stat().ok()?, process.status().ok()?);
         let tick_ns = tick_ns()?;
         let mut look = Self {
-            started: field(22)?,
+            started: stat.starttime,
             cpu_ns: time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64,
-            user_ns: field(14)? * tick_ns,
-            system_ns: field(15)? * tick_ns,
-            minor_faults: field(10)?,
-            major_faults: field(12)?,
-            resident_bytes: number(&status, "VmRSS:").unwrap_or(0) * 1_024,
-            resident_bytes_peak: number(&status, "VmHWM:").unwrap_or(0) * 1_024,
-            written_bytes: written_bytes(pid),
+            user_ns: stat.utime * tick_ns,
+            system_ns: stat.stime * tick_ns,
+            minor_faults: stat.minflt,
+            major_faults: stat.majflt,
+            resident_bytes: status.vmrss.unwrap_or(0) * 1_024,
+            resident_bytes_peak: status.vmhwm.unwrap_or(0) * 1_024,
+            written_bytes: process.io().ok().map(|io| io.write_bytes),
             switches: None,
-            threads: threads(pid),
+            threads: threads(&process),
         };
         if pid == std::process::id() {
             look.of_self();
@@ -86,15 +83,30 @@ impl ProcessSnapshot {
     }
 }
 
-/// Bytes that a process caused to be written to storage.
-fn written_bytes(pid: u32) -> Option<u64> {
-    number(&fs::read_to_string(format!("/proc/{pid}/io")).ok()?, "write_bytes:")
-}
-
 /// Resident memory of a process in bytes (`VmRSS`); `None` if it does not exist or is not readable.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(number(&status, "VmRSS:")? * 1_024)
+    Some(process(pid)?.status().ok()?.vmrss? * 1_024)
+}
+
+/// Whether a process is there and does something: a zombie is not.
+pub fn is_alive(pid: u32) -> bool {
+    process(pid).is_some_and(|process| process.is_alive())
+}
+
+/// When a process started, in clock ticks since boot.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    Some(process(pid)?.stat().ok()?.starttime)
+}
+
+/// Memory of a process that the kernel counts as pinned, for devices or otherwise.
+pub fn pinned_bytes(pid: u32) -> Option<u64> {
+    let status = process(pid)?.status().ok()?;
+    Some((status.vmpin? + status.vmlck?) * 1_024)
+}
+
+/// A process that is there.
+pub(crate) fn process(pid: u32) -> Option<Process> {
+    Process::new(i32::try_from(pid).ok()?).ok()
 }
 
 /// Nanoseconds per clock tick, the unit of times in `/proc`.
@@ -103,45 +115,24 @@ pub(crate) fn tick_ns() -> Option<u64> {
     1_000_000_000_u64.checked_div(u64::try_from(per_s).ok()?)
 }
 
-fn threads(pid: u32) -> BTreeMap<u32, ThreadSnapshot> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return BTreeMap::new() };
+fn threads(process: &Process) -> BTreeMap<u32, ThreadSnapshot> {
+    let tasks = process.tasks().into_iter().flatten().flatten();
     tasks
-        .flatten()
         .filter_map(|task| {
-            let id = task.file_name().to_str()?.parse().ok()?;
-            let status = fs::read_to_string(task.path().join("status")).ok()?;
-            // Three numbers: time run, time waited (both in nanoseconds), time slices. Kernels without scheduler statistics lack the file.
-            let schedule = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            let mut schedule = schedule.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+            let status = task.status().ok()?;
+            // Kernels without scheduler statistics lack the file.
+            let (cpu_ns, waited_ns) =
+                task.schedstat().map_or((0, 0), |times| (times.sum_exec_runtime, times.run_delay));
+            let allowed = status.cpus_allowed_list.unwrap_or_default();
             let thread = ThreadSnapshot {
-                voluntary: number(&status, "voluntary_ctxt_switches:")?,
-                involuntary: number(&status, "nonvoluntary_ctxt_switches:")?,
-                cpu_ns: schedule.next().unwrap_or(0),
-                waited_ns: schedule.next().unwrap_or(0),
-                allowed: line(&status, "Cpus_allowed_list:").map(numbers).unwrap_or_default(),
+                voluntary: status.voluntary_ctxt_switches?,
+                involuntary: status.nonvoluntary_ctxt_switches?,
+                cpu_ns,
+                waited_ns,
+                allowed: allowed.into_iter().flat_map(|(first, last)| first..=last).collect(),
             };
-            Some((id, thread))
+            Some((task.tid as u32, thread))
         })
-        .collect()
-}
-
-/// The rest of the line that starts with a key.
-pub(crate) fn line<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
-}
-
-fn number(text: &str, key: &str) -> Option<u64> {
-    line(text, key)?.split_whitespace().next()?.parse().ok()
-}
-
-/// Parses a list such as `0-3,8`.
-fn numbers(list: &str) -> Vec<u32> {
-    list.split(',')
-        .filter_map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
-        })
-        .flatten()
         .collect()
 }
 
@@ -150,22 +141,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors() {
-        assert_eq!(numbers("0-3,8"), [0, 1, 2, 3, 8]);
-        assert_eq!(numbers("5"), [5]);
-        assert!(numbers("").is_empty());
-    }
-
-    #[test]
     fn the_clock_tick_is_read_from_the_system() {
         // The value of `getconf CLK_TCK` on every supported Linux machine.
         assert_eq!(tick_ns(), Some(10_000_000));
-    }
-
-    #[test]
-    fn keys_are_whole() {
-        let status = "nonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t3\n";
-        assert_eq!(number(status, "voluntary_ctxt_switches:"), Some(3));
     }
 
     #[test]

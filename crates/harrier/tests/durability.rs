@@ -35,8 +35,6 @@ mod letter_verification;
 mod live_damage;
 #[path = "durability/numbered_messages.rs"]
 mod numbered_messages;
-#[path = "durability/random.rs"]
-mod random;
 #[path = "durability/random_flips.rs"]
 mod random_flips;
 #[path = "durability/shards.rs"]
@@ -57,7 +55,7 @@ mod whole_folder;
 
 use broker::{StoredBroker, TestStateFolder, harrier};
 use ledger::Ledger;
-use random::SeededRandom;
+use splitmix::SplitMix64;
 use std::time::Duration;
 use traffic::Traffic;
 use verification::verify;
@@ -99,7 +97,7 @@ fn survive_kills(name: &str, options: &[&str], kills: u64) {
     let folder = TestStateFolder::new(name);
     let mut ledger = Ledger::default();
     for seed in first..first + number_of("HARRIER_KILLS", kills) {
-        let mut random = SeededRandom::new(seed);
+        let mut random = SplitMix64::new(seed);
         if random.one_in(3) {
             ledger.letters.start();
             StoredBroker::kill_at_start(&folder, 1 + random.below(3) as usize);
@@ -117,6 +115,6 @@ fn survive_kills(name: &str, options: &[&str], kills: u64) {
         println!("seed {seed}: killed after {confirms} confirms, {told}");
     }
     let broker = StoredBroker::start(&folder, &[]);
-    verify(&broker, &mut ledger, &mut SeededRandom::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
+    verify(&broker, &mut ledger, &mut SplitMix64::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
     broker.terminate();
 }

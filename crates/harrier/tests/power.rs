@@ -33,8 +33,6 @@ mod letter_verification;
 mod mapped_disk;
 #[path = "durability/numbered_messages.rs"]
 mod numbered_messages;
-#[path = "durability/random.rs"]
-mod random;
 #[path = "power/recorded.rs"]
 mod recorded;
 #[path = "durability/traffic.rs"]
@@ -55,7 +53,7 @@ use broker::{StoredBroker, TestStateFolder, harrier};
 use file_system::{FileSystem, MountedCopy};
 use guest_broker::GuestBroker;
 use ledger::Ledger;
-use random::SeededRandom;
+use splitmix::SplitMix64;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -133,7 +131,7 @@ fn verify_copy(
     copy: &Path,
     file_system: FileSystem,
     mut ledger: Ledger,
-    random: &mut SeededRandom,
+    random: &mut SplitMix64,
 ) -> Result<(), String> {
     let mounted = MountedCopy::new(copy, file_system)?;
     let folder = state_folder(&mounted);
@@ -180,17 +178,17 @@ fn survive_power_cuts(name: &str, file_system: FileSystem) {
     let mut ledger = guest_ledger();
     let mut seed = first;
     while seed < first + cuts {
-        let mut random = SeededRandom::new(seed);
+        let mut random = SplitMix64::new(seed);
         let broker = GuestBroker::start(&disk);
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("before cut {seed}: {why}"));
         let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed).expect("a broker that runs");
         let last = (seed + CUTS_PER_LIFE).min(first + cuts) - 1;
         let mut confirms = 0;
         for seed in seed..last {
-            let mut random = SeededRandom::new(!seed);
+            let mut random = SplitMix64::new(!seed);
             let before = traffic.ledger().clone();
             let copy = folder.path("copy");
-            disk.copy_behind(random.below(WRITES_MAX), &copy, SeededRandom::new(seed));
+            disk.copy_behind(random.below(WRITES_MAX), &copy, SplitMix64::new(seed));
             let told = loop {
                 confirms += 1 + random.below(CONFIRMS_MAX);
                 traffic.run_until(confirms).expect("a broker that runs");
@@ -205,7 +203,7 @@ fn survive_power_cuts(name: &str, file_system: FileSystem) {
             println!("seed {seed}: a copy, {told}");
         }
         seed = last;
-        let mut random = SeededRandom::new(!seed);
+        let mut random = SplitMix64::new(!seed);
         traffic.run_until(confirms + random.below(CONFIRMS_MAX)).expect("a broker that runs");
         disk.fail_power_behind(random.below(3));
         traffic.kill_at_a_commit(broker);
@@ -216,7 +214,7 @@ fn survive_power_cuts(name: &str, file_system: FileSystem) {
         seed += 1;
     }
     let broker = GuestBroker::start(&disk);
-    verify(&broker, &mut ledger, &mut SeededRandom::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
+    verify(&broker, &mut ledger, &mut SplitMix64::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
 }
 
 #[test]
@@ -225,7 +223,7 @@ fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
         return;
     }
     let (disk, _folder) = formatted_disk("errors", EXT4);
-    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(1));
+    let (mut ledger, mut random) = (guest_ledger(), SplitMix64::new(1));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(100).expect("a broker that runs");
@@ -239,7 +237,7 @@ fn an_error_of_the_disk_ends_the_broker_and_loses_nothing() {
     disk.set_fault(DiskFault::None);
     disk.cut(&mut random);
     let broker = GuestBroker::start(&disk);
-    verify(&broker, &mut ledger, &mut SeededRandom::new(0)).unwrap_or_else(|why| panic!("after the error: {why}"));
+    verify(&broker, &mut ledger, &mut SplitMix64::new(0)).unwrap_or_else(|why| panic!("after the error: {why}"));
 }
 
 #[test]
@@ -248,7 +246,7 @@ fn a_disk_that_lost_a_write_is_found_to_be_damaged() {
         return;
     }
     let (disk, _folder) = formatted_disk("lost", EXT4);
-    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(2));
+    let (mut ledger, mut random) = (guest_ledger(), SplitMix64::new(2));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(100).expect("a broker that runs");

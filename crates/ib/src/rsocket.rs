@@ -124,19 +124,6 @@ impl RSocket {
         self.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, c_int::from(on))
     }
 
-    /// Sets the buffer sizes. Effective before connecting; on a listener, for the connections it accepts.
-    ///
-    /// # Errors
-    /// The operating system's error.
-    pub fn set_buffers(&self, send_bytes: Option<usize>, receive_bytes: Option<usize>) -> Result<(), IbError> {
-        for (option, bytes) in [(libc::SO_SNDBUF, send_bytes), (libc::SO_RCVBUF, receive_bytes)] {
-            if let Some(bytes) = bytes {
-                self.set(libc::SOL_SOCKET, option, c_int::try_from(bytes).unwrap_or(c_int::MAX))?;
-            }
-        }
-        Ok(())
-    }
-
     fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), IbError> {
         let start = (&raw const value).cast::<c_void>();
         // SAFETY: the socket exists; the value lives through the call and is as long as it is said to be.

@@ -6,14 +6,13 @@
 
 mod connection;
 mod direction;
-mod rng;
 mod sim_link;
 
 pub use connection::{SimConnection, SimCut, SimEdges, SimSide};
-pub use rng::SplitMix64;
 pub use sim_link::SimLink;
 
 use crate::limits::SIM_WINDOW_BYTES_MAX;
+use splitmix::SplitMix64;
 
 /// How a simulated connection behaves.
 #[derive(Clone, Debug)]

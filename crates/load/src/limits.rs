@@ -42,11 +42,11 @@ pub const ROLE_POLL_WAIT: Duration = Duration::from_millis(100);
 /// Bytes written at once by the raw publisher, and read at once by the raw consumer and the relay.
 pub(crate) const RAW_BUFFER_BYTES: usize = 128 << 10;
 /// Most plain bytes of a TLS record (RFC 8446 §5.1).
-pub const TLS_RECORD_PLAIN_BYTES: usize = 1 << 14;
+pub(crate) const TLS_RECORD_PLAIN_BYTES: usize = 1 << 14;
 /// Most bytes of a TLS record (RFC 8446 §5.2).
-pub const TLS_RECORD_BYTES_MAX: usize = 5 + TLS_RECORD_PLAIN_BYTES + 256;
+pub(crate) const TLS_RECORD_BYTES_MAX: usize = 5 + TLS_RECORD_PLAIN_BYTES + 256;
 /// Bodies of at least this size are published from shared memory without a further copy.
-pub const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
+pub(crate) const SHARED_BODY_BYTES_MIN: usize = 16 << 10;
 /// Most connections of one workload: publishers and consumers together.
 pub(crate) const WORKLOAD_CONNECTIONS_MAX: usize = 4_096;
 /// Most bindings of one workload, after all expansions.
@@ -60,7 +60,7 @@ pub const WORKLOAD_NS_MAX: u64 = 3_600_000_000_000;
 /// Messages that a paced publisher writes before it flushes and polls its connections.
 pub const SENDS_PER_TURN_MAX: usize = 256;
 /// Unsent bytes of a paced publisher above which further messages wait for the link, and are late.
-pub const UNSENT_BYTES_MAX: usize = 4 << 20;
+pub(crate) const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// How long an idle worker sleeps before it polls its connections (heartbeats).
 pub(crate) const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long consumers wait for missing messages after the last one, once the drain time is over.

@@ -4,6 +4,7 @@ use crate::limits::{GATEWAYS_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
 use crate::messages::NewOrder;
 use crate::sequence::ShortSequence;
 use crate::terms::{GatewayId, Matching, OrderSide, Symbol, Ticks};
+use splitmix::{SplitMix64, mix};
 
 /// The initial mid price of all symbols.
 const START_TICKS: Ticks = 8_192;
@@ -41,7 +42,7 @@ pub struct OrderFlowRules {
 /// The orders of one gateway.
 #[derive(Clone, Debug)]
 pub struct OrderFlow {
-    state: u64,
+    random: SplitMix64,
     gateway: GatewayId,
     matching: Matching,
     /// The mid price of each traded symbol, and whether it rises.
@@ -60,9 +61,9 @@ impl OrderFlow {
         let first = rules.gateway.number() as u16 % step;
         let count = (symbols - first).div_ceil(step);
         // Gateways start far apart in one long sequence of numbers.
-        let state = mix(rules.seed).wrapping_add(mix(rules.gateway.number() as u64 + 1));
+        let seed = mix(rules.seed).wrapping_add(mix(rules.gateway.number() as u64 + 1));
         Self {
-            state,
+            random: SplitMix64::new(seed),
             gateway: rules.gateway,
             matching: rules.matching,
             mids: vec![(START_TICKS, true); usize::from(count)].into(),
@@ -75,8 +76,7 @@ impl OrderFlow {
     /// The next order.
     #[inline]
     pub fn order(&mut self) -> NewOrder {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let random = mix(self.state);
+        let random = self.random.next_u64();
         let bits = |from: u32, count: u32| random >> from & ((1 << count) - 1);
         let at = (bits(0, 20) * self.mids.len() as u64) >> 20;
         let (mid, rises) = &mut self.mids[at as usize];
@@ -116,12 +116,4 @@ impl Iterator for OrderFlow {
     fn next(&mut self) -> Option<NewOrder> {
         Some(self.order())
     }
-}
-
-/// Mixes all bits of a number: a bijection (the finalizer of SplitMix64).
-#[inline]
-fn mix(number: u64) -> u64 {
-    let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ number >> 31
 }

@@ -78,7 +78,7 @@ impl Estimate {
     }
 
     /// Whether all are numbers and in order.
-    pub fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         [self.low, self.value, self.high].iter().all(|end| end.is_finite())
             && self.low <= self.value
             && self.value <= self.high

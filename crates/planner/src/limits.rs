@@ -14,7 +14,7 @@ pub(crate) const LINE_ERROR_MAX: f64 = 0.1;
 /// Estimated bytes of headers of one copy where none were measured: frames, names and headers of AMQP.
 pub(crate) const ESTIMATED_HEADER_BYTES: f64 = 150.0;
 /// Bytes that a full TCP segment takes on an Ethernet, and those of them that are payload.
-pub const SEGMENT_BYTES: (f64, f64) = (1_514.0, 1_448.0);
+pub(crate) const SEGMENT_BYTES: (f64, f64) = (1_514.0, 1_448.0);
 pub const CONSUMERS_MAX: u32 = 10_000_000;
 /// A plan that extrapolates considers degrees up to this many times the highest measured one.
 pub const EXTRAPOLATION_FACTOR: u32 = 4;

@@ -11,7 +11,7 @@ pub(crate) const READ_BYTES_MIN: usize = 8 * 1024;
 /// A block is sent from where it lies if at least this part of it is filled (one in so many); else its bytes are copied.
 pub(crate) const FILLED_PART_MIN: usize = 4;
 /// Bytes read for one direction before another connection has its turn.
-pub const TURN_BYTES: usize = 1024 * 1024;
+pub(crate) const TURN_BYTES: usize = 1024 * 1024;
 /// How long the proxy reads from an end whose peer takes nothing more, once the other direction has ended.
 pub(crate) const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Threads that dial. A broker that does not answer occupies each of them until the time-out.
@@ -27,7 +27,7 @@ pub const LISTENERS_MAX: usize = 64;
 /// Connections of a proxy.
 pub const CONNECTIONS_MAX: usize = 100_000;
 /// Bytes of empty message memory that a thread keeps for later.
-pub const CACHED_BYTES_MAX: usize = 8 << 20;
+pub(crate) const CACHED_BYTES_MAX: usize = 8 << 20;
 
 const _: () = assert!(READ_BYTES_MIN.is_power_of_two() && READ_BYTES_MAX.is_power_of_two());
 const _: () = assert!(READ_BYTES_MIN < READ_BYTES_MAX && READ_BYTES_MAX <= WINDOW_BYTES);

@@ -138,11 +138,6 @@ impl DefinitionJournal {
         groups.unwrap_or_else(|| unreachable!("an entry has a piece"))
     }
 
-    /// Whether so much waits for the disk that no more definitions should be executed.
-    pub fn is_congested(&self) -> bool {
-        self.writer.is_congested()
-    }
-
     /// Up to which version definitions are durable; none are before the first snapshot is.
     pub fn durable_version(&self) -> Option<u64> {
         self.durable

@@ -104,7 +104,7 @@ impl ShardEffects {
 
     /// Whether so much waits for other shards or for the disk that nothing more must be done that may add to it.
     #[inline]
-    pub fn is_congested(&self) -> bool {
+    pub(crate) fn is_congested(&self) -> bool {
         self.mailbox.is_congested() || self.is_disk_congested()
     }
 

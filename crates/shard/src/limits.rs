@@ -25,7 +25,7 @@ pub(crate) const MAILBOX_WAITING_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Threads that verify slow passwords: two, so that one slow password does not delay all others, at the cost of little
 /// CPU.
-pub const VERIFIER_THREADS: usize = 2;
+pub(crate) const VERIFIER_THREADS: usize = 2;
 /// Slow passwords of one shard that are verified at a time; the rest wait at the shard, one for each connection at
 /// most.
 pub(crate) const VERIFICATIONS_MAX: usize = 4;
@@ -35,23 +35,23 @@ pub(crate) const LOGINS_WAITING_MAX: usize = 4096;
 /// The same of one source address: what two threads verify in the time that a client has to log in. One more is refused.
 pub const LOGINS_WAITING_PER_SOURCE_MAX: usize = 1024;
 /// Failed logins of a source address, lately, from which on it is slowed down.
-pub const LOGIN_FAILURES_FREE: u32 = 16;
+pub(crate) const LOGIN_FAILURES_FREE: u32 = 16;
 /// Failed logins of a source address that are counted: it is slowed down no more by further ones, and until they age a
 /// right password has to wait its turn as well.
-pub const LOGIN_FAILURES_MAX: u32 = 64;
+pub(crate) const LOGIN_FAILURES_MAX: u32 = 64;
 /// The time after which one failed login is forgotten.
-pub const LOGIN_FAILURE_DECAY: Duration = Duration::from_secs(1);
+pub(crate) const LOGIN_FAILURE_DECAY: Duration = Duration::from_secs(1);
 /// The time by which the logins of a source address come further apart with each failed one: up to half a second, less
 /// than any client may take to log in.
 pub(crate) const LOGIN_INTERVAL_STEP: Duration = Duration::from_millis(10);
 /// Source addresses whose failed logins are counted: a megabyte.
-pub const LOGIN_SOURCES_MAX: usize = 16 * 1024;
+pub(crate) const LOGIN_SOURCES_MAX: usize = 16 * 1024;
 /// Bytes of the name of a user that are logged when its login is refused.
 pub(crate) const LOGGED_NAME_BYTES_MAX: usize = 128;
 /// Connections whose access is reviewed a tick, after users have lost some.
 pub(crate) const CONNECTIONS_REVIEWED_MAX: usize = 256;
 /// Correct passwords that a shard remembers, by digests of 32 bytes. Beyond that number it forgets all.
-pub const VERIFIED_PASSWORDS_MAX: usize = 4096;
+pub(crate) const VERIFIED_PASSWORDS_MAX: usize = 4096;
 /// Tokens whose clients have not connected over RDMA yet. A client whose token is one more is refused there.
 pub(crate) const TOKENS_PENDING_MAX: usize = verbs::limits::TOKENS_MAX;
 /// Administrative requests that wait for the program. One more is refused.

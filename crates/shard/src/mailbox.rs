@@ -173,7 +173,7 @@ impl Mailbox {
     }
 
     /// Whether so many bytes wait for space in rings that connections must not be read.
-    pub fn is_congested(&self) -> bool {
+    pub(crate) fn is_congested(&self) -> bool {
         self.rings.iter().flatten().any(|ring| ring.waiting_bytes > MAILBOX_WAITING_BYTES_MAX)
     }
 

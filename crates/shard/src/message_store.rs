@@ -330,14 +330,14 @@ impl MessageStore {
     /// Whether so much waits for the disk that no more should be read of those who have added much to it. While there is no
     /// space, publishers are held back, and what others do makes space.
     #[inline]
-    pub fn is_congested(&self) -> bool {
+    pub(crate) fn is_congested(&self) -> bool {
         let is_spill_congested = self.spill.as_ref().is_some_and(|spill| spill.is_congested());
         ((self.log.is_congested() && !self.is_full) || is_spill_congested) && self.failure.is_none()
     }
 
     /// Whether so much waits for the disk that nobody should be read.
     #[inline]
-    pub fn is_overfull(&self) -> bool {
+    pub(crate) fn is_overfull(&self) -> bool {
         let is_spill_overfull = self.spill.as_ref().is_some_and(|spill| spill.is_overfull());
         ((self.log.is_overfull() && !self.is_full) || is_spill_overfull) && self.failure.is_none()
     }

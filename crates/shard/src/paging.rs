@@ -67,7 +67,7 @@ impl MessageStore {
 
     /// Whether `MessageStore::take_page` may have one.
     #[inline]
-    pub fn has_pages(&self) -> bool {
+    pub(crate) fn has_pages(&self) -> bool {
         let has_fetched = self.log.has_fetched() || self.spill.as_ref().is_some_and(|spill| spill.has_fetched());
         has_fetched || self.page_reads.has_page()
     }

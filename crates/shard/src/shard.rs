@@ -100,7 +100,7 @@ impl Shard {
     }
 
     /// The slot that the next connection will get: its token at the poll.
-    pub fn next_slot(&self) -> ConnectionSlot {
+    pub(crate) fn next_slot(&self) -> ConnectionSlot {
         self.dispatcher.sessions.connections.next_slot()
     }
 

@@ -350,7 +350,7 @@ impl SharedState {
     }
 
     /// Counts a connection that came to a shard by itself; false if there are too many already.
-    pub fn add_connection(&self, shard: ShardId) -> bool {
+    pub(crate) fn add_connection(&self, shard: ShardId) -> bool {
         self.reactor.add_connection(shard.0)
     }
 

@@ -3,11 +3,11 @@
 mod over_verbs;
 
 use link::AbortReason;
-use link::sim::SplitMix64;
 use over_verbs::{FAR, HEADS_BYTES_MAX, NEAR, ShardBounds, VerbsClient, VerbsHarness, body, settings};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_CEILING, FRAME_BYTES_MAX};
 use shard::CopiedBytes;
 use slab::{Pool, PoolOptions, Slice};
+use splitmix::SplitMix64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -5,7 +5,7 @@
 use crate::broker_heap::left_by;
 use crate::reshard_plan::ReshardPlan;
 use disk::{Disk, DiskFaults, SimulatedDisk};
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::limits::BLOCK_BYTES;
 use store::{

@@ -1,9 +1,10 @@
 //! The limits of the brokers of a run, and what its connections are like.
 
 use broker::limits::WORK_PER_TURN;
-use link::sim::{SimOptions, SplitMix64};
+use link::sim::SimOptions;
 use session::SessionLimits;
 use shard::MoveOptions;
+use splitmix::SplitMix64;
 use std::time::Duration;
 
 /// More bytes than any queue of a run holds.

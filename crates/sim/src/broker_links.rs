@@ -230,7 +230,7 @@ impl BrokerLinks {
 mod tests {
     use super::{BrokerLinks, DialFailure, DialOrigin, back_off_min};
     use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
-    use link::sim::SplitMix64;
+    use splitmix::SplitMix64;
     use std::time::Duration;
 
     #[test]

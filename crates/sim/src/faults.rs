@@ -7,7 +7,8 @@ use crate::settings::FaultSettings;
 use crate::simulated_client::{ClientRole, SimulatedClient};
 use crate::trace::Trace;
 use crate::world::SimulatedWorld;
-use link::sim::{SimConnection, SimCut, SimSide, SplitMix64};
+use link::sim::{SimConnection, SimCut, SimSide};
+use splitmix::SplitMix64;
 use std::time::Instant;
 
 /// A connection over which nothing passes any more, and whose ends have not been told.
@@ -205,7 +206,7 @@ mod tests {
     use crate::settings::{FaultSettings, Mode, Settings};
     use crate::simulated_client::ClientRole;
     use crate::world::SimulatedWorld;
-    use link::sim::SplitMix64;
+    use splitmix::SplitMix64;
 
     #[test]
     fn faults_that_a_run_does_not_have_are_never_drawn() {

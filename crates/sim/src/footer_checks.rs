@@ -8,7 +8,7 @@ use crate::broker_disks::{BrokerDisks, SharedDisk};
 use crate::limits::STALE_FOOTERS_MAX;
 use crate::log_survey::survey;
 use crate::store_recovery::store_tag;
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use std::collections::VecDeque;
 use store::{
     AlignedBuffer, Block, Damage, DiskError, FoundMessage, FoundPage, LiveTotals, LogId, OnDamage, Position, QueueUid,

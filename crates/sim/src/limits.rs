@@ -56,7 +56,7 @@ pub const TRACE_LINES_SHOWN: usize = 200;
 /// Queues alive at once.
 pub(crate) const QUEUES_MAX: usize = 14;
 /// Consumers of one channel.
-pub const CONSUMERS_MAX: usize = 4;
+pub(crate) const CONSUMERS_MAX: usize = 4;
 /// Channels of one connection.
 pub(crate) const CHANNELS_MAX: usize = 3;
 /// Footers that are kept, to come again where they are none.

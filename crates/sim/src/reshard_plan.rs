@@ -1,6 +1,6 @@
 //! What is planned for a change of the number of shards: how many there are to be, and what goes wrong meanwhile.
 
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use store::limits::SEGMENT_BYTES_MIN;
 
 /// Most shards that a broker gets.
@@ -56,7 +56,7 @@ impl ReshardPlan {
 #[cfg(test)]
 mod tests {
     use super::{ReshardOutcome, ReshardPlan, SHARDS_MAX};
-    use link::sim::SplitMix64;
+    use splitmix::SplitMix64;
 
     #[test]
     fn the_number_is_another_one_and_half_of_the_stores_are_written() {

@@ -10,7 +10,7 @@ use crate::log_survey::{LogSurvey, LostRecords, log_of, outcome_of, survey};
 use crate::reshard_plan::{ReshardOutcome, ReshardPlan};
 use crate::world::SimulatedWorld;
 use disk::SimulatedDisk;
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use store::limits::BLOCK_BYTES;
 use store::{Block, Damage, LogId, OnDamage};
 

@@ -10,13 +10,14 @@ use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use link::Link;
-use link::sim::{SimConnection, SimLink, SimSide, SplitMix64};
+use link::sim::{SimConnection, SimLink, SimSide};
 use session::Greeting;
 use shard::{
     DialError, DialRequest, DialedLink, Mailbox, MovedConnection, Shard, ShardEffects, ShardOptions, ShardReport,
     ShardWaker, SharedState, StoreSync, TickOutcome, WakeTarget,
 };
 use slab::{Pool, PoolOptions};
+use splitmix::SplitMix64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

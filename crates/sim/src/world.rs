@@ -14,9 +14,10 @@ use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
 use crate::simulated_client::{ClientRole, ConnectionState, SimulatedClient};
 use crate::tally::Tally;
 use crate::trace::Trace;
-use link::sim::{SimConnection, SimOptions, SimSide, SplitMix64, pair};
+use link::sim::{SimConnection, SimOptions, SimSide, pair};
 use shard::StoreSync;
 use slab::{Pool, PoolOptions};
+use splitmix::SplitMix64;
 use std::time::{Duration, Instant};
 use wire::Method;
 

@@ -124,12 +124,6 @@ impl Tree {
         if self.is_leaf(broker) { self.below(broker) } else { 0..0 }
     }
 
-    /// The leaf of a consumer.
-    pub fn leaf_of(&self, consumer: u32) -> TreeBroker {
-        let level = self.levels.len() as u32 - 1;
-        TreeBroker { level, index: self.above(level, consumer) }
-    }
-
     /// The routes that join the brokers, one for each but the root, the upper ones first.
     pub fn routes(&self) -> impl Iterator<Item = TreeRoute> + '_ {
         self.brokers().filter_map(|destination| Some(TreeRoute { destination, source: self.parent(destination)? }))

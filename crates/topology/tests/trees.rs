@@ -115,10 +115,7 @@ proptest! {
             for child in tree.children(broker) {
                 prop_assert_eq!(tree.parent(child), Some(broker));
             }
-            for consumer in tree.consumers_of(broker) {
-                prop_assert_eq!(tree.leaf_of(consumer), broker);
-                of_leaves.push(consumer);
-            }
+            of_leaves.extend(tree.consumers_of(broker));
             let below = (tree.children(broker).count() + tree.consumers_of(broker).len()) as u32;
             let DegreeRange { least, most, with_most } = tree.degrees(broker.level);
             prop_assert_eq!(below, if broker.index < with_most { most } else { least });

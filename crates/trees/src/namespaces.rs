@@ -49,7 +49,7 @@ impl NetworkNamespaces {
         ready(bits_per_s.is_some())?;
         clean()?;
         let pid = std::process::id();
-        let began = process_start_time(pid).ok_or("this process cannot be read in /proc")?;
+        let began = gauge::start_ticks(pid).ok_or("this process cannot be read in /proc")?;
         let this = Self { mark: format!("{MARK}{pid}-{began}"), bits_per_s, hosts: 0 };
         let switch = this.bridge_namespace();
         run("ip", &["netns", "add", &switch], "")?;
@@ -133,7 +133,7 @@ fn ready(limited: bool) -> Result<(), String> {
 /// # Errors
 /// An error of `ip`.
 pub(super) fn clean() -> Result<usize, String> {
-    let left: Vec<String> = names().into_iter().filter(|name| is_left(name, process_start_time)).collect();
+    let left: Vec<String> = names().into_iter().filter(|name| is_left(name, gauge::start_ticks)).collect();
     left.iter().try_for_each(|name| run("ip", &["netns", "del", name], ""))?;
     Ok(left.len())
 }
@@ -152,13 +152,6 @@ fn is_left(name: &str, began: impl Fn(u32) -> Option<u64>) -> bool {
         (Some(pid), Some(then)) => u32::try_from(pid).is_ok_and(|pid| began(pid) != Some(then)),
         _ => false,
     }
-}
-
-/// Start time of a process, in clock ticks since boot.
-fn process_start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the process name, which may contain anything, the start time is the twentieth word.
-    stat.rsplit_once(") ")?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn batch(space: &str, lines: &str) -> Result<(), String> {
@@ -206,7 +199,7 @@ mod tests {
     #[test]
     fn a_process_is_told_by_when_it_began() {
         let pid = std::process::id();
-        assert!(process_start_time(pid).is_some_and(|at| at > 0));
-        assert_eq!(process_start_time(u32::MAX), None);
+        assert!(gauge::start_ticks(pid).is_some_and(|at| at > 0));
+        assert_eq!(gauge::start_ticks(u32::MAX), None);
     }
 }

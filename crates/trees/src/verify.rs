@@ -113,7 +113,7 @@ struct SizeVerification {
 /// The command as declared.
 pub(super) fn declared() -> CommandSpec {
     CommandSpec::new("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &[MEASURED, TREES, HOSTING, OUT], EXAMPLES)
-        .with_words("TREE...")
+        .with_words("[TREE...]")
 }
 
 /// Runs the command.

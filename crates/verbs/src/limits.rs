@@ -19,7 +19,7 @@ pub const HEAD_BYTES_MAX: usize = MESSAGE_HEADER_BYTES + 2 + CLOSE_TEXT_BYTES_MA
 /// The private data of a request and of an acceptance.
 pub(crate) const HELLO_BYTES: usize = 40;
 /// The private data of a reject.
-pub const REJECT_BYTES: usize = 8;
+pub(crate) const REJECT_BYTES: usize = 8;
 /// The private data of a connection request that `rdma_cm` leaves to programs on InfiniBand (92 less its own 36).
 pub(crate) const PRIVATE_BYTES_MAX: usize = 56;
 /// A token: 128 bits cannot be guessed.

@@ -2,8 +2,8 @@
 
 mod world;
 
-use link::sim::SplitMix64;
 use link::{AbortReason, Link};
+use splitmix::SplitMix64;
 use verbs::PortSettings;
 use verbs::sim::FabricOptions;
 use world::{STEPS_MAX, SimVerbsLink, TestStream, TestWorld, any_settings};

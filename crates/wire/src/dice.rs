@@ -10,10 +10,11 @@ use crate::{
     value::{Decimal, Value},
 };
 use proptest::prelude::*;
+use splitmix::SplitMix64;
 
 /// A sequence of choices.
 pub(crate) struct RandomChoices<'a> {
-    pub seed: u64,
+    pub random: SplitMix64,
     /// Material of strings.
     pub bytes: &'a [u8],
     /// Material of tables: entries without the length in front.
@@ -21,17 +22,8 @@ pub(crate) struct RandomChoices<'a> {
 }
 
 impl<'a> RandomChoices<'a> {
-    /// The next number (splitmix64).
-    pub fn number(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.seed;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, bound: usize) -> usize {
-        (self.number() % bound as u64) as usize
+        self.random.below(bound as u64) as usize
     }
 
     fn slice(&mut self, bytes_max: usize) -> &'a [u8] {
@@ -51,7 +43,7 @@ macro_rules! draw_integers {
     ($($integer:ty)*) => {$(
         impl<'a> Arbitrary<'a> for $integer {
             fn draw(dice: &mut RandomChoices<'a>) -> Self {
-                dice.number() as $integer
+                dice.random.next_u64() as $integer
             }
         }
     )*};
@@ -67,7 +59,7 @@ impl<'a> Arbitrary<'a> for DeliveryTag {
 
 impl<'a> Arbitrary<'a> for bool {
     fn draw(dice: &mut RandomChoices<'a>) -> Self {
-        dice.number() & 1 == 1
+        dice.random.next_u64() & 1 == 1
     }
 }
 

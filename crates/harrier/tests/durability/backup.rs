@@ -3,10 +3,10 @@
 use super::broker::{StoredBroker, TestStateFolder, harrier};
 use super::check_store;
 use super::ledger::Ledger;
-use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::verification::verify;
 use client::{Publish, QueueOptions};
+use splitmix::SplitMix64;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use wire::{Properties, RawProperties};
@@ -23,7 +23,7 @@ fn back_up(broker: &StoredBroker, to: &TestStateFolder) -> std::process::Output 
 fn a_backup_has_what_was_confirmed_before_and_goes_on_by_itself() {
     let folder = TestStateFolder::new("backed-up");
     let mut ledger = Ledger::default();
-    let mut random = SeededRandom::new(7);
+    let mut random = SplitMix64::new(7);
     let broker = StoredBroker::start(&folder, &[]);
     verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("{why}"));
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
@@ -41,7 +41,7 @@ fn a_backup_has_what_was_confirmed_before_and_goes_on_by_itself() {
         traffic.run_until(confirms).expect("a broker that runs");
         check_store(&backup);
         let copy = StoredBroker::start(&backup, &[]);
-        verify(&copy, &mut ledger, &mut SeededRandom::new(number)).unwrap_or_else(|why| panic!("{number}: {why}"));
+        verify(&copy, &mut ledger, &mut SplitMix64::new(number)).unwrap_or_else(|why| panic!("{number}: {why}"));
         copy.terminate();
     }
     traffic.kill_at_a_commit(broker);

@@ -4,10 +4,10 @@
 use super::PATIENCE;
 use super::broker::{TestBroker, harrier};
 use super::definition_ledger::{DefinitionLedger, Definitions, OpenChange, definitions_of};
-use super::random::SeededRandom;
 use super::verification::VerificationError;
 use client::{Client, ClientChannel, ClientError, ExchangeOptions};
 use serde_json::{Value, json};
+use splitmix::SplitMix64;
 use wire::Table;
 
 /// ACCESS_REFUSED, of a login
@@ -94,7 +94,7 @@ impl DefinitionTraffic {
         broker: &impl TestBroker,
         (client, channel): (&mut Client, ClientChannel),
         ledger: &mut DefinitionLedger,
-        random: &mut SeededRandom,
+        random: &mut SplitMix64,
         (round, queue): (u64, &str),
     ) -> Result<Self, ClientError> {
         change_exchanges(client, channel, ledger, (round, queue))?;

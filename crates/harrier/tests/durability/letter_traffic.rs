@@ -3,9 +3,9 @@
 use super::broker::TestBroker;
 use super::ledger::body;
 use super::letter_ledger::{DELAYING, Departure, LENGTH_MAX, LetterLedger, OpenLetter, PATHS, RETURNS_MAX, TTL_MS};
-use super::random::SeededRandom;
 use super::wall_clock::wall_clock_us;
 use client::{Client, ClientChannel, ClientError, ExchangeOptions, Publish, QueueOptions};
+use splitmix::SplitMix64;
 use std::collections::VecDeque;
 use wire::{DeliveryTag, Properties, RawProperties, Table, Value};
 
@@ -87,7 +87,7 @@ impl LetterTraffic {
     }
 
     /// Publishes some messages, and takes some.
-    pub fn step(&mut self, ledger: &mut LetterLedger, random: &mut SeededRandom) -> Result<(), ClientError> {
+    pub fn step(&mut self, ledger: &mut LetterLedger, random: &mut SplitMix64) -> Result<(), ClientError> {
         self.publish(ledger, random)?;
         if self.client.outstanding(self.channel) >= WINDOW {
             self.client.wait_confirms(self.channel, WINDOW / 2)?;
@@ -99,7 +99,7 @@ impl LetterTraffic {
         self.client.flush()
     }
 
-    fn publish(&mut self, ledger: &mut LetterLedger, random: &mut SeededRandom) -> Result<(), ClientError> {
+    fn publish(&mut self, ledger: &mut LetterLedger, random: &mut SplitMix64) -> Result<(), ClientError> {
         let path = random.below(PATHS.len() as u64) as usize;
         let bytes = if random.one_in(30) { 70_000 } else { random.below(300) as usize };
         let delay_ms = DELAYS_MS[random.below(DELAYS_MS.len() as u64) as usize];
@@ -111,7 +111,7 @@ impl LetterTraffic {
     }
 
     /// Takes a message, and rejects, returns or acknowledges it.
-    fn take(&mut self, ledger: &mut LetterLedger, random: &mut SeededRandom) -> Result<(), ClientError> {
+    fn take(&mut self, ledger: &mut LetterLedger, random: &mut SplitMix64) -> Result<(), ClientError> {
         let path = loop {
             let path = random.below(PATHS.len() as u64) as usize;
             if matches!(PATHS[path].departure, Departure::Rejected | Departure::Returned) {
@@ -128,7 +128,7 @@ impl LetterTraffic {
     }
 
     /// Lets as much as possible be under way.
-    pub fn leave_under_way(&mut self, ledger: &mut LetterLedger, random: &mut SeededRandom) -> Result<(), ClientError> {
+    pub fn leave_under_way(&mut self, ledger: &mut LetterLedger, random: &mut SplitMix64) -> Result<(), ClientError> {
         for _ in 0..UNDER_WAY {
             self.publish(ledger, random)?;
             self.take(ledger, random)?;
@@ -170,7 +170,7 @@ pub fn end_delivery(
     channel: ClientChannel,
     (path, number, tag): (usize, u64, DeliveryTag),
     ledger: &mut LetterLedger,
-    random: &mut SeededRandom,
+    random: &mut SplitMix64,
 ) -> Result<(), ClientError> {
     let is_counted = PATHS[path].departure == Departure::Returned;
     match random.below(10) {

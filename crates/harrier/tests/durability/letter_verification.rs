@@ -4,11 +4,11 @@ use super::PATIENCE;
 use super::broker::TestBroker;
 use super::letter_ledger::{DeadMessage, Departure, HomeMessage, LetterLedger, PATHS};
 use super::letter_traffic::{end_delivery, publish_letter};
-use super::random::SeededRandom;
 use super::verification::{VerificationError, is_missing};
 use super::wall_clock::wall_clock_us;
 use client::{Client, ClientChannel, ReceivedMessage};
 use gauge::clock::{Deadline, pause};
+use splitmix::SplitMix64;
 use std::time::Duration;
 use wire::{DeliveryTag, TableRef, ValueRef};
 
@@ -27,7 +27,7 @@ struct TakenMessages {
 pub fn verify_letters(
     broker: &impl TestBroker,
     ledger: &mut LetterLedger,
-    random: &mut SeededRandom,
+    random: &mut SplitMix64,
 ) -> Result<(), VerificationError> {
     if !ledger.is_declared {
         return Ok(());

@@ -2,9 +2,9 @@
 
 use super::broker::{StoredBroker, TestStateFolder, harrier};
 use super::number_of;
-use super::random::SeededRandom;
 use client::{Client, ClientChannel, ClientError, Publish, QueueOptions};
 use disk::SegmentFolder;
+use splitmix::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -131,7 +131,7 @@ fn written_files(folder: &TestStateFolder) -> Vec<WrittenFile> {
 }
 
 /// Changes a byte of a file, in most cases of a segment's block that has been written. Returns the file and the byte's place.
-fn flip(folder: &TestStateFolder, files: &[WrittenFile], random: &mut SeededRandom) -> (String, usize) {
+fn flip(folder: &TestStateFolder, files: &[WrittenFile], random: &mut SplitMix64) -> (String, usize) {
     let anywhere = random.one_in(4);
     let is_used =
         |file: &&WrittenFile| !file.blocks.is_empty() && file.name.extension().is_some_and(|end| end == "seg");
@@ -267,7 +267,7 @@ fn a_byte_that_the_disk_has_changed_is_named_or_does_not_matter() {
         }
         let folder = TestStateFolder::new("flipped");
         copy(&sound, &folder);
-        let (name, at) = flip(&folder, &files, &mut SeededRandom::new(seed));
+        let (name, at) = flip(&folder, &files, &mut SplitMix64::new(seed));
         let what = format!("seed {seed}: byte {at} of {name}");
         let check = harrier().args(["store", "check"]).arg(folder.root()).output().expect("it runs");
         let errors = String::from_utf8_lossy(&check.stderr).into_owned();

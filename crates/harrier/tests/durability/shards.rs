@@ -2,11 +2,11 @@
 
 use super::broker::{StoredBroker, TestStateFolder};
 use super::ledger::Ledger;
-use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::verification::verify;
 use super::{PATIENCE, check_store, number_of};
 use client::{Client, ClientChannel, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
+use splitmix::SplitMix64;
 use wire::{Properties, RawProperties, Table, Value};
 
 /// Enough for every shard to have several.
@@ -164,7 +164,7 @@ fn a_kill_while_the_number_of_shards_changes_loses_nothing() {
     let mut interrupted = 0;
     let kills = number_of("HARRIER_KILLS", 2 * STAGES.len() as u64);
     for (seed, stage) in (first..first + kills).zip(STAGES.into_iter().cycle()) {
-        let mut random = SeededRandom::new(seed);
+        let mut random = SplitMix64::new(seed);
         let before = folder.text("store.toml");
         let logs: u64 = line(&before, "logs").parse().unwrap_or(2);
         let shards = ((logs + random.below(4)) % 5 + 1).to_string();

@@ -4,11 +4,11 @@ use super::broker::{StoredBroker, TestStateFolder};
 use super::definition_traffic::{DefinitionTraffic, verify_definitions};
 use super::fault_injector::{Fault, FaultyLife, TouchedCall};
 use super::ledger::Ledger;
-use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::verification::{VerificationError, verify};
 use super::{PATIENCE, check_store, number_of};
 use client::{ClientError, QueueOptions};
+use splitmix::SplitMix64;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -33,7 +33,7 @@ fn live(
     folder: &TestStateFolder,
     life: &FaultyLife,
     ledger: &mut Ledger,
-    random: &mut SeededRandom,
+    random: &mut SplitMix64,
     round: u64,
 ) -> EndedLife {
     let broker = match StoredBroker::try_start_by(&life.launcher(folder), folder, &[]) {
@@ -66,7 +66,7 @@ fn live(
 fn meet(
     broker: &StoredBroker,
     ledger: &mut Ledger,
-    random: &mut SeededRandom,
+    random: &mut SplitMix64,
     round: u64,
 ) -> Result<(), VerificationError> {
     verify(broker, ledger, random)?;
@@ -84,7 +84,7 @@ fn meet(
 fn verify_at_the_end(folder: &TestStateFolder, ledger: &mut Ledger) {
     check_store(folder);
     let broker = StoredBroker::start(folder, &[]);
-    verify(&broker, ledger, &mut SeededRandom::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
+    verify(&broker, ledger, &mut SplitMix64::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
     broker.terminate();
 }
 
@@ -101,7 +101,7 @@ const SEGMENT_WRITES: [Way; 3] = [Fault::KillBeforeWrite, Fault::KillInWrite, Fa
 fn kill_at_changes(name: &str, ways: [Way; 3], number_of_change: fn(u64) -> u64) {
     let folder = TestStateFolder::new(name);
     let mut ledger = Ledger::default();
-    let mut random = SeededRandom::new(number_of("HARRIER_SEED", 1));
+    let mut random = SplitMix64::new(number_of("HARRIER_SEED", 1));
     let faults: Vec<Fault> = match number_of("HARRIER_KILLED_CALLS", 0) {
         0 => (0..KILLED_CALLS).map(|kill| ways[kill as usize % 3](number_of_change(kill))).collect(),
         calls => (0..calls).flat_map(|kill| ways.map(|way| way(number_of_change(kill)))).collect(),
@@ -140,7 +140,7 @@ const RELOAD_WRITES: u64 = 12;
 #[test]
 fn a_configuration_that_was_reloaded_survives_a_kill_at_each_write() {
     let folder = TestStateFolder::new("killed-reloads");
-    let (mut ledger, mut random) = (Ledger::default(), SeededRandom::new(number_of("HARRIER_SEED", 1)));
+    let (mut ledger, mut random) = (Ledger::default(), SplitMix64::new(number_of("HARRIER_SEED", 1)));
     let mut killed = 0;
     for number in 1..=RELOAD_WRITES {
         let Some(life) = FaultyLife::new(&folder, Fault::KillBeforeWrite(number)) else { return };
@@ -202,7 +202,7 @@ fn is_without_footer(ended: &EndedLife, error: &str) -> bool {
 /// Lets every n-th change fail, each in a life of its own, until a life has fewer changes.
 fn fail_changes(folder: &TestStateFolder, fault: fn(u64) -> Fault, mut check: impl FnMut(u64, &EndedLife)) {
     let mut ledger = Ledger::default();
-    let mut random = SeededRandom::new(number_of("HARRIER_SEED", 1));
+    let mut random = SplitMix64::new(number_of("HARRIER_SEED", 1));
     let step = number_of("HARRIER_FAILED_CALLS", FAILED_CALLS_STEP);
     let mut round = 0;
     loop {
@@ -251,7 +251,7 @@ fn a_change_without_space_ends_the_broker_or_is_made_later_and_what_was_confirme
 fn writes_that_the_system_cuts_short_are_completed() {
     let folder = TestStateFolder::new("short-writes");
     let mut ledger = Ledger::default();
-    let mut random = SeededRandom::new(number_of("HARRIER_SEED", 1));
+    let mut random = SplitMix64::new(number_of("HARRIER_SEED", 1));
     for round in 1..=3 {
         let Some(life) = FaultyLife::new(&folder, Fault::ShortWrites(1)) else { return };
         let ended = live(&folder, &life, &mut ledger, &mut random, round);

@@ -4,9 +4,9 @@ use super::broker::TestBroker;
 use super::definition_traffic::DefinitionTraffic;
 use super::ledger::{Ledger, OpenPublish, OpenTransaction, PublishedAs, body};
 use super::letter_traffic::LetterTraffic;
-use super::random::SeededRandom;
 use super::wall_clock::wall_clock_us;
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
+use splitmix::SplitMix64;
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::{DeliveryTag, Properties, RawProperties, Table, Value};
@@ -49,7 +49,7 @@ impl Connection {
 
 pub struct Traffic<'a> {
     ledger: &'a mut Ledger,
-    random: &'a mut SeededRandom,
+    random: &'a mut SplitMix64,
     /// Publishes with confirms on one channel, and consumes on another.
     publisher: Connection,
     publisher_consumes: ClientChannel,
@@ -76,7 +76,7 @@ impl<'a> Traffic<'a> {
     pub fn begin(
         broker: &impl TestBroker,
         ledger: &'a mut Ledger,
-        random: &'a mut SeededRandom,
+        random: &'a mut SplitMix64,
         round: u64,
     ) -> Result<Self, ClientError> {
         let mut publisher = Connection::open(broker)?;

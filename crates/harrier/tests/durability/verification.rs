@@ -4,9 +4,9 @@ use super::broker::TestBroker;
 use super::definition_traffic::verify_definitions;
 use super::ledger::{FoundMessage, Ledger};
 use super::letter_verification::verify_letters;
-use super::random::SeededRandom;
 use super::traffic::EXCHANGE;
 use client::{Client, ClientError, ExchangeOptions, QueueOptions};
+use splitmix::SplitMix64;
 
 /// NOT_FOUND
 const NOT_FOUND: u16 = 404;
@@ -41,11 +41,7 @@ pub fn is_missing<T>(declared: &Result<T, ClientError>) -> bool {
 
 /// Compares everything with the ledger, and acknowledges a part of it. It may end at any call when the broker does: the
 /// ledger is as it must be for another life.
-pub fn verify(
-    broker: &impl TestBroker,
-    ledger: &mut Ledger,
-    random: &mut SeededRandom,
-) -> Result<(), VerificationError> {
+pub fn verify(broker: &impl TestBroker, ledger: &mut Ledger, random: &mut SplitMix64) -> Result<(), VerificationError> {
     // It may end before its letters are looked at.
     ledger.letters.start();
     let (mut client, channel) = broker.try_connect()?;
@@ -84,7 +80,7 @@ pub fn verify(
 fn verify_queue(
     client: &mut Client,
     ledger: &mut Ledger,
-    random: &mut SeededRandom,
+    random: &mut SplitMix64,
     name: &str,
 ) -> Result<(), VerificationError> {
     let broken = |why: String| VerificationError::Broken(format!("queue {name}: {why}"));

@@ -2,7 +2,7 @@
 //!
 //! Enters: writes and flushes.  Leaves: of each sector that was written since the last flush any of its contents since then.
 
-use super::random::SeededRandom;
+use splitmix::SplitMix64;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -77,7 +77,7 @@ impl CachedDisk {
 
     /// The power fails: each sector that was written since the last flush has any of its contents since then; those of a block that
     /// the file system wrote lose the same writes.
-    pub fn lose_unflushed(&mut self, random: &mut SeededRandom) -> LostSectors {
+    pub fn lose_unflushed(&mut self, random: &mut SplitMix64) -> LostSectors {
         let unflushed = std::mem::take(&mut self.unflushed);
         // Now and then all of it is lost, or nothing.
         let (all, nothing) = (random.one_in(6), random.one_in(6));

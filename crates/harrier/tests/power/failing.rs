@@ -5,10 +5,10 @@ use super::file_system::MountedCopy;
 use super::guest_broker::{GuestBroker, GuestDisk};
 use super::mapped_disk::{MappedDisk, MappedFault, WRITTEN_BEHIND};
 use super::numbered_messages::{consume, is_not_found, number_of, publish};
-use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::{EXT4, disk_folder, guest_ledger, has_guests, state_folder, verify_copy};
 use client::QueueOptions;
+use splitmix::SplitMix64;
 use std::sync::Arc;
 
 /// Where the segments of messages are in the guest.
@@ -47,7 +47,7 @@ fn writes_that_fail_in_the_kernel_end_the_broker_and_nothing_is_lost() {
         return;
     }
     let (disk, _folder) = mapped_disk("write-errors", "");
-    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(1));
+    let (mut ledger, mut random) = (guest_ledger(), SplitMix64::new(1));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(CONFIRMS).expect("a broker that runs");
@@ -66,7 +66,7 @@ fn an_error_that_passes_ends_the_broker_as_well() {
         return;
     }
     let (disk, _folder) = mapped_disk("passing-errors", "");
-    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(2));
+    let (mut ledger, mut random) = (guest_ledger(), SplitMix64::new(2));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(CONFIRMS).expect("a broker that runs");
@@ -89,7 +89,7 @@ fn a_disk_that_loses_all_writes_until_its_power_fails_has_what_it_had_before() {
         return;
     }
     let (disk, _folder) = mapped_disk("lost-writes", "");
-    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(3));
+    let (mut ledger, mut random) = (guest_ledger(), SplitMix64::new(3));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(CONFIRMS).expect("a broker that runs");
@@ -112,7 +112,7 @@ fn a_disk_that_lost_writes_and_goes_on_is_found_to_be_damaged() {
         return;
     }
     let (disk, _folder) = mapped_disk("lost-between", "");
-    let (mut ledger, mut random) = (guest_ledger(), SeededRandom::new(4));
+    let (mut ledger, mut random) = (guest_ledger(), SplitMix64::new(4));
     let broker = GuestBroker::start(&disk);
     let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, 0).expect("a broker that runs");
     traffic.run_until(CONFIRMS).expect("a broker that runs");

@@ -5,11 +5,11 @@ use super::file_system::FileSystem;
 use super::guest_broker::{GuestBroker, GuestDisk};
 use super::ledger::Ledger;
 use super::mapped_disk::MappedDisk;
-use super::random::SeededRandom;
 use super::traffic::Traffic;
 use super::verification::verify;
 use super::write_log::WriteLog;
 use super::{EXT4, disk_folder, guest_ledger, has_guests, number_of, torn_bytes, verify_copy};
+use splitmix::SplitMix64;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl MarkedLedgers {
 fn record(disk: &Arc<MappedDisk>, seed: u64) -> MarkedLedgers {
     let mut ledgers = MarkedLedgers::default();
     let mut ledger = guest_ledger();
-    let mut random = SeededRandom::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut broker = GuestBroker::start(disk);
     for (round, next_shards) in (0..).zip(SHARDS.into_iter().map(Some).skip(1).chain([None])) {
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("in round {round}: {why}"));
@@ -51,7 +51,7 @@ fn record(disk: &Arc<MappedDisk>, seed: u64) -> MarkedLedgers {
         ledgers.mark(disk, traffic.ledger());
         let mut confirms = 0;
         for _ in 1..MARKS {
-            confirms += 1 + SeededRandom::new(seed ^ confirms).below(CONFIRMS_MAX);
+            confirms += 1 + SplitMix64::new(seed ^ confirms).below(CONFIRMS_MAX);
             traffic.run_until(confirms).expect("a broker that runs");
             ledgers.mark(disk, traffic.ledger());
         }
@@ -83,7 +83,7 @@ fn replay(
     // has had no time to be written.
     let mut cuts: Vec<(usize, usize, u64)> = seeds
         .map(|seed| {
-            let mut random = SeededRandom::new(!seed);
+            let mut random = SplitMix64::new(!seed);
             let between = random.below(ledgers.len() as u64) as usize;
             let entries = if random.one_in(2) { 1 } else { (end(between) - begin(between)).max(1) };
             (begin(between) + random.below(entries as u64) as usize, between, seed)
@@ -95,7 +95,7 @@ fn replay(
     for (cut, between, seed) in cuts {
         (replayed..cut).for_each(|entry| log.replay(entry, disk));
         replayed = cut;
-        let mut random = SeededRandom::new(seed);
+        let mut random = SplitMix64::new(seed);
         let copy = folder.join("copy");
         let mut copied = disk.copy(&copy);
         // The entry was under way, and all before it were done.

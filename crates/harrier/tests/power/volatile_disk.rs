@@ -5,7 +5,7 @@
 
 use super::cached_disk::CachedDisk;
 use super::guest_broker::GuestDisk;
-use super::random::SeededRandom;
+use splitmix::SplitMix64;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -62,7 +62,7 @@ enum Failure {
     /// The power fails: nothing is done or answered any more.
     Power,
     /// What the disk would have if its power failed then is copied to this file.
-    Copy(PathBuf, SeededRandom),
+    Copy(PathBuf, SplitMix64),
 }
 
 struct DiskState {
@@ -214,7 +214,7 @@ impl VolatileDisk {
     }
 
     /// The guest is gone, and the power with it. Says what was lost. It has power again.
-    pub fn cut(&self, random: &mut SeededRandom) -> String {
+    pub fn cut(&self, random: &mut SplitMix64) -> String {
         let state = self.shared.state();
         let changed = self.shared.changed.wait_while(state, |state| state.is_connected);
         let mut state = changed.expect("no server of it panics");
@@ -227,7 +227,7 @@ impl VolatileDisk {
     }
 
     /// Behind so many more writes, has what the disk would have if its power failed then copied to a file.
-    pub fn copy_behind(&self, writes: u64, path: &Path, random: SeededRandom) {
+    pub fn copy_behind(&self, writes: u64, path: &Path, random: SplitMix64) {
         self.shared.state().failure = Some((writes, Failure::Copy(path.to_owned(), random)));
     }
 

@@ -2,7 +2,7 @@
 
 use super::SimOptions;
 use super::direction::SimDirection;
-use super::rng::SplitMix64;
+use splitmix::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One of the two ends of a simulated connection.

@@ -1,7 +1,7 @@
 //! One direction of a simulated connection: bytes in flight, bytes that have arrived. Only a cut loses bytes.
 
-use super::rng::SplitMix64;
 use slab::thread_heap_bytes;
+use splitmix::SplitMix64;
 use std::collections::VecDeque;
 
 pub(super) struct SimDirection {

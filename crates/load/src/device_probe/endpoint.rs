@@ -228,13 +228,13 @@ impl VerbsEndpoint {
     }
 
     /// Requests that can be posted now.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         let sinks = if self.request.kind == VerbsOperation::Read { self.sinks.len() } else { usize::MAX };
         self.pair.free_slots().min(VERBS_BATCH_MAX).min(sinks)
     }
 
     /// The last byte written by the peer.
-    pub fn last_written(&self) -> u8 {
+    pub(crate) fn last_written(&self) -> u8 {
         self.target.owner().read_volatile(self.request.size_bytes - 1)
     }
 
@@ -317,7 +317,7 @@ impl VerbsEndpoint {
     }
 
     /// Polls completions and reposts receives in batches. Never waits.
-    pub fn poll_completions(&mut self) -> Result<usize, String> {
+    pub(crate) fn poll_completions(&mut self) -> Result<usize, String> {
         let count = self.queue.poll(&mut self.there).map_err(text)?;
         self.device_counts.completions += count as u64;
         for completion in self.there.drain(..) {

@@ -114,7 +114,7 @@ impl VerbsRequest {
     ///
     /// # Errors
     /// Why it is invalid.
-    pub fn of_request(data: &[u8]) -> Result<(Self, RemoteMemory), &'static str> {
+    pub(crate) fn of_request(data: &[u8]) -> Result<(Self, RemoteMemory), &'static str> {
         let rest = data.strip_prefix(&MAGIC).ok_or("not a request of this version of harrier bench")?;
         let mut numbers = NumberReader(rest);
         let mut next = |bytes| numbers.next(bytes).ok_or("a request that is too short");

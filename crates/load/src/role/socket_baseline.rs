@@ -96,14 +96,14 @@ fn wire_bytes(heads_bytes: usize, size_bytes: usize) -> u64 {
 }
 
 /// Bytes of the method and header frames of a publish without properties.
-pub fn publish_heads_bytes(exchange: &str, key: &str) -> usize {
+pub(crate) fn publish_heads_bytes(exchange: &str, key: &str) -> usize {
     const METHOD: usize = 4 + 2 + 1 + 1 + 1;
     const HEADER: usize = 12 + 2;
     2 * FRAME_OVERHEAD_BYTES + METHOD + HEADER + exchange.len() + key.len()
 }
 
 /// The same for its delivery.
-pub fn deliver_heads_bytes(exchange: &str, key: &str) -> usize {
+pub(crate) fn deliver_heads_bytes(exchange: &str, key: &str) -> usize {
     // Instead of a reserved field and flags, a delivery has a consumer tag, a delivery tag and a flag.
     publish_heads_bytes(exchange, key) - 3 + (1 + super::benchmark_consumer::TAG.len()) + 8 + 1
 }

@@ -15,7 +15,7 @@ use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 use crate::limits::{RAW_BUFFER_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_PLAIN_BYTES};
 use harness::role_tasks::TlsFiles;
 
-pub const HOST: &str = "127.0.0.1";
+pub(crate) const HOST: &str = "127.0.0.1";
 
 /// The only cipher suite, which is also the broker's first choice: figures of different ciphers do not compare.
 fn provider() -> Arc<CryptoProvider> {

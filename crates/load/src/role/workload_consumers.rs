@@ -2,7 +2,6 @@
 //!
 //! A busy consumer reads nothing: its messages wait in the socket and then in the broker.
 
-mod group_results;
 mod workload_consumer;
 
 use std::cmp::Reverse;
@@ -16,12 +15,13 @@ use mio::{Events, Interest, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use self::group_results::ConsumerGroupResults;
 use self::workload_consumer::WorkloadConsumer;
 use super::worker_thread::{self, ScheduledMeter, TIMER_TOKEN, WorkerContext};
 use crate::limits::{IDLE_POLL_INTERVAL, SWEEP_IDLE_WAIT};
 use crate::workload::delivery_ledger::{DeliveryLedger, MessageSetSum};
-use crate::workload::process_messages::{WorkloadCommand, WorkloadConsumerReport, WorkloadConsumerTask};
+use crate::workload::process_messages::{
+    ConsumerGroupReport, WorkloadCommand, WorkloadConsumerReport, WorkloadConsumerTask,
+};
 use crate::workload::topology::WorkloadTopology;
 use harness::command_reader::CommandReader;
 
@@ -30,7 +30,7 @@ struct ConsumerContext {
     task: WorkloadConsumerTask,
     /// One for each queue of the workload; only those consumed here are used.
     ledgers: Vec<DeliveryLedger>,
-    groups: BTreeMap<usize, ConsumerGroupResults>,
+    groups: BTreeMap<usize, ConsumerGroupReport>,
     measured_from_ns: u64,
     end_ns: u64,
     /// All publishers have finished: outstanding deliveries are acknowledged.
@@ -90,7 +90,7 @@ impl WorkloadConsumerProcess {
                     }
                 })
                 .collect(),
-            groups: task.groups.iter().map(|&group| (group, ConsumerGroupResults::default())).collect(),
+            groups: task.groups.iter().map(|&group| (group, ConsumerGroupReport::default())).collect(),
             measured_from_ns: 0,
             end_ns: 0,
             closing: false,
@@ -212,7 +212,7 @@ impl WorkloadConsumerProcess {
         let census = |queue: usize| expected.get(queue).copied().unwrap_or_default();
         let ledgers = &self.context.ledgers;
         let taken = WorkloadConsumerReport {
-            groups: self.context.groups.into_iter().map(|(group, results)| (group, results.into_report())).collect(),
+            groups: self.context.groups,
             faults: self.queues.iter().map(|&queue| (queue, ledgers[queue].faults(census(queue)))).collect(),
             redelivered: self.queues.iter().map(|&queue| ledgers[queue].redelivered()).sum(),
             last_ns: self.context.last_ns,

@@ -2,7 +2,6 @@
 //!
 //! A publisher waits for nothing before it sends the next message, except for a confirm window if the workload has one.
 
-mod publisher_results;
 mod workload_publisher;
 
 use std::cmp::Reverse;
@@ -16,13 +15,13 @@ use mio::{Events, Interest, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use self::publisher_results::PublisherResults;
 use self::workload_publisher::{SendReadiness, WorkloadPublisher};
 use super::worker_thread::{self, ScheduledMeter, TIMER_TOKEN, WorkerContext};
 use crate::limits::{IDLE_POLL_INTERVAL, SENDS_PER_TURN_MAX};
+use crate::workload::delivery_ledger::MessageSetSum;
 use crate::workload::message_stamp::pattern;
 use crate::workload::pacer::{PacerAction, SendPacer};
-use crate::workload::process_messages::{WorkloadCommand, WorkloadPublisherTask};
+use crate::workload::process_messages::{WorkloadCommand, WorkloadPublisherReport, WorkloadPublisherTask};
 use crate::workload::random;
 use crate::workload::random::SymbolDistribution;
 use crate::workload::topology::{RoutingKeys, WorkloadTopology};
@@ -48,7 +47,7 @@ struct WorkloadPublisherProcess {
     due: BinaryHeap<Reverse<(u64, usize)>>,
     /// Publishers with unflushed messages.
     written: Vec<usize>,
-    results: PublisherResults,
+    results: WorkloadPublisherReport,
     pacer: SendPacer,
     timer: TimerFd,
     worker: WorkerContext,
@@ -86,7 +85,8 @@ impl WorkloadPublisherProcess {
             measured_from_ns: 0,
             task,
         };
-        let results = PublisherResults::new(topology.queues.len());
+        let expected = vec![MessageSetSum::default(); topology.queues.len()];
+        let results = WorkloadPublisherReport { expected, ..WorkloadPublisherReport::default() };
         let group = &context.task.common.spec.publishers[context.task.group];
         let share = (context.task.to - context.task.from) as f64 / group.count as f64;
         let pacer = SendPacer::for_rate(group.rate.peak() * share);
@@ -241,7 +241,8 @@ impl WorkloadPublisherProcess {
         for publisher in &mut self.publishers {
             publisher.end(&self.context, time_ns, &mut self.results).map_err(|error| error.to_string())?;
         }
-        let sent = std::mem::take(&mut self.results).into_report(metering.finish()?);
+        let used = metering.finish()?;
+        let sent = WorkloadPublisherReport { used, ..std::mem::take(&mut self.results) };
         worker_thread::report_results(&sent)?;
         self.finished = true;
         // Connections stay open until the consumers have finished, because exclusive queues are deleted with them.

@@ -59,7 +59,7 @@ pub fn seal(body: &mut [u8]) {
 }
 
 /// Whether the checksum of a body is correct.
-pub fn holds(body: &[u8]) -> bool {
+pub(crate) fn holds(body: &[u8]) -> bool {
     body.get(SUM_PLACE..SUM_PLACE + 4) == Some(&sum(body).to_le_bytes())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{DeliveryFaults, HistogramBuckets};
+use gauge::{DeliveryFaults, LatencyHistogram};
 use serde::{Deserialize, Serialize};
 
 use super::delivery_ledger::MessageSetSum;
@@ -75,11 +75,11 @@ pub struct WorkloadPublisherReport {
     /// Time for which publishers could not send: the socket or the confirm window was full.
     pub stalled_ns: u64,
     /// How late messages were sent.
-    pub lateness: HistogramBuckets,
+    pub lateness: LatencyHistogram,
     /// From a request's intended send time until its answer was received.
-    pub round_trips: HistogramBuckets,
+    pub round_trips: LatencyHistogram,
     /// From a message's intended send time until its confirm was received.
-    pub confirm_times: HistogramBuckets,
+    pub confirm_times: LatencyHistogram,
     /// Answers, warm-up included; answers that are missing, duplicate or stray.
     pub answers: u64,
     pub answer_faults: DeliveryFaults,
@@ -111,6 +111,9 @@ pub struct WorkloadConsumerReport {
     pub used: SelfUsage,
 }
 
+/// Parts of the measured time whose rates are reported.
+pub(crate) const SLICES: usize = 20;
+
 /// Results of a group of consumers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ConsumerGroupReport {
@@ -118,13 +121,13 @@ pub struct ConsumerGroupReport {
     pub delivered: u64,
     pub delivered_bytes: u64,
     /// From a message's intended send time until a consumer received it.
-    pub delivery: HistogramBuckets,
+    pub delivery: LatencyHistogram,
     /// From its actual send time until then.
-    pub service: HistogramBuckets,
+    pub service: LatencyHistogram,
     /// From its intended send time until the consumer had finished its work.
-    pub done: HistogramBuckets,
+    pub done: LatencyHistogram,
     /// Deliveries in each twentieth of the measured time.
-    pub slices: Vec<u64>,
+    pub slices: [u64; SLICES],
     /// Messages requeued, and channels closed on purpose.
     pub rejected: u64,
     pub crashes: u64,

@@ -12,7 +12,7 @@ pub type WorkloadRng = rand_pcg::Pcg64;
 /// What a generator is for: each purpose has its own, so that draws do not affect one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum RngPurpose {
+pub(crate) enum RngPurpose {
     Messages = 1,
     Picks = 2,
     Thinking = 3,
@@ -20,17 +20,15 @@ pub enum RngPurpose {
 }
 
 /// The generator number `who` for a purpose.
-pub fn rng(seed: u64, purpose: RngPurpose, who: usize) -> WorkloadRng {
+pub(crate) fn rng(seed: u64, purpose: RngPurpose, who: usize) -> WorkloadRng {
     WorkloadRng::seed_from_u64(mix(mix(seed, purpose as u64), who as u64))
 }
 
-/// Hashes two numbers into one (the finaliser of SplitMix64).
+/// Hashes two numbers into one.
 #[inline]
-pub fn mix(left: u64, right: u64) -> u64 {
-    let mut word = left.rotate_left(32) ^ right.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+pub(crate) fn mix(left: u64, right: u64) -> u64 {
+    let right = right.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    splitmix::mix(left.rotate_left(32) ^ right)
 }
 
 /// Whether message `sequence` of `stream` belongs to a random share; deterministic for the seed.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{DeliveryFaults, HistogramBuckets, HostEnvironment, LatencyHistogram, validity};
+use gauge::{DeliveryFaults, HostEnvironment, LatencyHistogram, validity};
 use report::document::MeasuredRun;
 
 use super::execution::WorkloadOutcome;
@@ -62,8 +62,8 @@ fn elapsed_s(outcome: &WorkloadOutcome) -> f64 {
 struct LatencyKinds(BTreeMap<&'static str, LatencyHistogram>);
 
 impl LatencyKinds {
-    fn merge(&mut self, kind: &'static str, buckets: &HistogramBuckets) {
-        self.0.entry(kind).or_default().merge(buckets);
+    fn merge(&mut self, kind: &'static str, latencies: &LatencyHistogram) {
+        self.0.entry(kind).or_default().merge(&latencies.buckets());
     }
 
     fn into_run(self, run: &mut MeasuredRun) {

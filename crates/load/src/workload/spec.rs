@@ -225,7 +225,7 @@ impl WorkloadSpec {
     }
 
     /// The number of publishers in all groups; each is a stream with its own sequence.
-    pub fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.publishers.iter().map(|group| group.count).sum()
     }
 

@@ -59,7 +59,7 @@ impl WorkloadTopology {
     }
 
     /// The queue of a consumer.
-    pub fn queue_of(&self, spec: &WorkloadSpec, group: usize, consumer: usize) -> usize {
+    pub(crate) fn queue_of(&self, spec: &WorkloadSpec, group: usize, consumer: usize) -> usize {
         match spec.consumers[group].from {
             QueueSource::Shared(queue) => queue,
             QueueSource::Own { .. } => self.first_own[group] + consumer,
@@ -181,7 +181,7 @@ impl<'a> RouteIndex<'a> {
 }
 
 /// Whether a topic binding holds a wildcard.
-pub fn is_pattern(key: &str) -> bool {
+pub(crate) fn is_pattern(key: &str) -> bool {
     key.split('.').any(|word| word == "*" || word == "#")
 }
 

@@ -13,7 +13,7 @@ use crate::limits::{
 use harness::limits::MESSAGE_BYTES_MAX;
 
 /// The error of a workload without publishers or consumers.
-pub const NOBODY: &str = "a workload needs at least one of [[publishers]] and one of [[consumers]]";
+pub(crate) const NOBODY: &str = "a workload needs at least one of [[publishers]] and one of [[consumers]]";
 
 /// Checks a group of publishers.
 pub fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<(), String> {

@@ -5,8 +5,8 @@ use super::durable_focus::DurableFocus;
 use crate::broker_disks::{CrashKind, DiskOptions, RestartPlan};
 use crate::reshard_plan::ReshardPlan;
 use disk::DiskFaults;
-use link::sim::SplitMix64;
 use shard::StoreSync;
+use splitmix::SplitMix64;
 use std::fmt::{self, Display, Formatter};
 use store::ScrubOptions;
 use store::limits::SEGMENT_BYTES_MIN;
@@ -228,7 +228,7 @@ impl Display for DurableSettings {
 #[cfg(test)]
 mod tests {
     use super::{CrashKind, DurableSettings};
-    use link::sim::SplitMix64;
+    use splitmix::SplitMix64;
 
     #[test]
     fn seeds_draw_runs_with_and_without_crashes_of_both_kinds() {

@@ -6,7 +6,7 @@ use super::swarm::Switches;
 use crate::broker_limits::{AMPLE_MEMORY_BYTES, AMPLE_OUTPUT_BYTES, AMPLE_QUEUE_BYTES, BrokerLimits};
 use crate::limits::{REST_QUIET_ROUNDS, REST_QUIET_STEP_US};
 use crate::settings::{FaultSettings, Schedule, Settings, TurnOrder, WorkloadSettings};
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 
 /// Lengths of runs. Many short ones find more in the same time than few long ones, but some things come late.
 const STEPS: [u32; 8] = [100, 150, 200, 200, 300, 300, 600, 1_200];

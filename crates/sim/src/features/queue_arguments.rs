@@ -2,7 +2,7 @@
 
 use super::shadow_model::{ShadowModel, ShadowQueue};
 use super::swarm::{Feature, Switches};
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use wire::{Table, Value};
 
 /// A time that no run reaches.

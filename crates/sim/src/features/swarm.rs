@@ -3,7 +3,7 @@
 //! A run in which everything happens a little rarely has enough of any two things for them to meet badly. So each seed leaves
 //! out about half of the features, and has more or less of the others than usual (Groce et al., Swarm Testing, 2012).
 
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use std::fmt;
 
 macro_rules! switches {

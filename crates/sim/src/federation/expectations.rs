@@ -4,7 +4,7 @@
 
 use super::topology::{FederationSettings, RouteSettings};
 use crate::settings::{FaultSettings, Settings};
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An exchange's number, and a key or pattern.
@@ -330,7 +330,7 @@ impl Expectations {
 mod tests {
     use super::{Expectations, PublishedMessage};
     use crate::settings::{Mode, Settings, WorkloadSettings};
-    use link::sim::SplitMix64;
+    use splitmix::SplitMix64;
 
     /// Expectations of a run whose first queue has one binding to the first exchange, from the period before.
     fn with_one_binding() -> (Expectations, &'static str) {

@@ -4,7 +4,7 @@ use crate::broker_limits::{AMPLE_MEMORY_BYTES, AMPLE_OUTPUT_BYTES, AMPLE_QUEUE_B
 use crate::limits::REST_QUIET_STEP_US;
 use crate::settings::{FaultSettings, Schedule, Settings, TurnOrder, WorkloadSettings};
 use federation::{AckMode, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
-use link::sim::SplitMix64;
+use splitmix::SplitMix64;
 use std::fmt::{self, Display, Formatter};
 
 /// Hops for every path between the brokers of a run.

@@ -68,7 +68,7 @@ impl FabricOptions {
 
     /// A fabric that delays and reorders, but loses nothing.
     pub fn slow(seed: u64) -> Self {
-        let mut chance = link::sim::SplitMix64::new(seed);
+        let mut chance = splitmix::SplitMix64::new(seed);
         FabricOptions {
             seed,
             delay_steps_max: chance.below(8) as u32,
@@ -84,7 +84,7 @@ impl FabricOptions {
 
     /// A fabric on which work also fails and bits flip.
     pub fn broken(seed: u64) -> Self {
-        let mut chance = link::sim::SplitMix64::new(!seed);
+        let mut chance = splitmix::SplitMix64::new(!seed);
         FabricOptions {
             error_ppm: chance.below(5_000) as u32,
             flip_ppm: chance.below(5_000) as u32,

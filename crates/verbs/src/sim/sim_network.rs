@@ -7,8 +7,8 @@ use super::real_time::RealTimeClock;
 use super::sim_queue_pair::{QueuedCompletion, SimQueuePair, SimQueuePairState};
 use crate::device::{CompletionStatus, ConnectionEvent, QueuePairId, WorkCompletion, WorkRequest, WorkRequestId};
 use crate::wake_pipe::WakePipe;
-use link::sim::SplitMix64;
 use slab::{BlockMut, Slice};
+use splitmix::SplitMix64;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Steps without an acknowledgement after which work fails.

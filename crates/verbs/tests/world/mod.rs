@@ -1,9 +1,9 @@
 //! Two ports on one fabric, and what tests do with them again and again.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use link::sim::SplitMix64;
 use link::{FilledMemory, Link, LinkError, ReceiveOutcome};
 use slab::{Gather, Pool, PoolOptions};
+use splitmix::SplitMix64;
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
 use verbs::{Port, PortSettings, VerbsLink};

@@ -12,6 +12,7 @@ use crate::{
     table::TableRef,
 };
 use proptest::prelude::*;
+use splitmix::SplitMix64;
 
 /// Every method of RabbitMQ's definition (amqp-rabbitmq-0.9.1.json), written down a second time.
 const SPECIFIED: &[(&str, u16, &str)] = &[
@@ -191,7 +192,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         tables in prop::collection::vec(any_table().prop_map(|table| table.to_bytes()), 0..3),
     ) {
-        let mut dice = RandomChoices { seed, bytes: &bytes, tables: &tables };
+        let mut dice = RandomChoices { random: SplitMix64::new(seed), bytes: &bytes, tables: &tables };
         let methods = Method::drawn(&mut dice);
         prop_assert_eq!(methods.len(), Method::ALL.len());
         for (method, (id, name)) in methods.iter().zip(Method::ALL) {
@@ -222,7 +223,7 @@ proptest! {
         tables in prop::collection::vec(any_table().prop_map(|table| table.to_bytes()), 1..3),
         mutations in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        let mut dice = RandomChoices { seed, bytes: &bytes, tables: &tables };
+        let mut dice = RandomChoices { random: SplitMix64::new(seed), bytes: &bytes, tables: &tables };
         for method in Method::drawn(&mut dice) {
             let mut payload = vec![0; method.encoded_len()];
             method.encode(&mut payload);

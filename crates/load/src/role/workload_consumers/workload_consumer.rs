@@ -8,10 +8,9 @@ use gauge::clock::now_ns;
 use mio::{Registry, Token};
 
 use super::ConsumerContext;
-use super::group_results::SLICES;
 use crate::workload::delivery_ledger::{ArrivalKind, StreamPositions};
 use crate::workload::message_stamp::{STAMP_BYTES, WorkloadStamp, holds, pattern, seal};
-use crate::workload::process_messages::WorkloadContext;
+use crate::workload::process_messages::{SLICES, WorkloadContext};
 use crate::workload::random::{self, RngPurpose, WorkloadRng, rng};
 use crate::workload::spec::{AckMode, QueueSource, ThinkTime};
 use crate::workload::topology::WorkloadTopology;
@@ -317,7 +316,8 @@ fn arrived(
         }
     }
     if (context.measured_from_ns..context.end_ns).contains(&time_ns) {
-        let slice = (time_ns - context.measured_from_ns) * SLICES / (context.end_ns - context.measured_from_ns).max(1);
+        let slice =
+            (time_ns - context.measured_from_ns) * SLICES as u64 / (context.end_ns - context.measured_from_ns).max(1);
         results.slices[slice as usize] += 1;
     }
     Some(stamp)

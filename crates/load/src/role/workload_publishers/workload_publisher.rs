@@ -9,11 +9,10 @@ use gauge::limits::LATE_SEND_NS;
 use mio::{Registry, Token};
 
 use super::PublisherContext;
-use super::publisher_results::PublisherResults;
 use crate::limits::{SHARED_BODY_BYTES_MIN, UNSENT_BYTES_MAX};
 use crate::workload::arrivals::ArrivalSchedule;
 use crate::workload::message_stamp::{STAMP_BYTES, WorkloadStamp, seal};
-use crate::workload::process_messages::WorkloadPublisherTask;
+use crate::workload::process_messages::{WorkloadPublisherReport, WorkloadPublisherTask};
 use crate::workload::random::{self, RngPurpose, WorkloadRng, mix, rng};
 
 /// Whether another message may be written.
@@ -128,7 +127,7 @@ impl WorkloadPublisher {
     }
 
     /// The message can be written again; returns when it was due.
-    pub(super) fn resume(&mut self, time_ns: u64, results: &mut PublisherResults) -> u64 {
+    pub(super) fn resume(&mut self, time_ns: u64, results: &mut WorkloadPublisherReport) -> u64 {
         if let Some(since_ns) = self.stalled_since_ns.take() {
             results.stalled_ns += time_ns.saturating_sub(since_ns);
         }
@@ -147,7 +146,7 @@ impl WorkloadPublisher {
         &mut self,
         context: &PublisherContext,
         time_ns: u64,
-        results: &mut PublisherResults,
+        results: &mut WorkloadPublisherReport,
     ) -> client::Result<()> {
         let group = &context.task.common.spec.publishers[context.task.group];
         let Some(due_ns) = self.due_ns else { return Ok(()) };
@@ -232,7 +231,11 @@ impl WorkloadPublisher {
     }
 
     /// The socket is ready or a heartbeat may be due: sends and receives.
-    pub(super) fn process(&mut self, context: &PublisherContext, results: &mut PublisherResults) -> client::Result<()> {
+    pub(super) fn process(
+        &mut self,
+        context: &PublisherContext,
+        results: &mut WorkloadPublisherReport,
+    ) -> client::Result<()> {
         loop {
             let (stream, sent, answers) = (self.stream, self.sequence, &mut self.answers);
             let dispatched = self.client.dispatch_now(|delivery, _| {
@@ -263,7 +266,7 @@ impl WorkloadPublisher {
     }
 
     /// Notes how long the confirms took that have come.
-    fn note_confirms(&mut self, context: &PublisherContext, results: &mut PublisherResults) {
+    fn note_confirms(&mut self, context: &PublisherContext, results: &mut WorkloadPublisherReport) {
         let waiting =
             u64::from(self.sequence) - self.client.confirmed_up_to(self.channel).min(u64::from(self.sequence));
         if self.unconfirmed_due_ns.len() as u64 <= waiting {
@@ -292,7 +295,7 @@ impl WorkloadPublisher {
         &mut self,
         context: &PublisherContext,
         time_ns: u64,
-        results: &mut PublisherResults,
+        results: &mut WorkloadPublisherReport,
     ) -> client::Result<()> {
         if let Some(since_ns) = self.stalled_since_ns.take() {
             results.stalled_ns += time_ns.saturating_sub(since_ns);
@@ -318,7 +321,7 @@ impl WorkloadPublisher {
 
 impl AnswerTracker {
     /// Records an answer and returns whether it is the first to its request.
-    fn record(&mut self, sequence: u32, results: &mut PublisherResults) -> bool {
+    fn record(&mut self, sequence: u32, results: &mut WorkloadPublisherReport) -> bool {
         let (word, bit) = ((sequence / 64) as usize, 1 << (sequence % 64));
         if word >= self.seen.len() {
             self.seen.resize(word + 1, 0);
