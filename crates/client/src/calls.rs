@@ -498,6 +498,11 @@ impl Client {
         }
     }
 
+    /// Whether the server refused publishes of the channel since `take_refused` was asked last.
+    pub fn has_refused(&self, channel: ClientChannel) -> bool {
+        self.state.channels.has_refused(channel)
+    }
+
     /// The tags that the server refused since this was asked last; at most `limits::REFUSED_TAGS_MAX`.
     ///
     /// # Errors

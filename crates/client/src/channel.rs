@@ -22,6 +22,16 @@ impl ClientChannel {
     pub fn number(self) -> ChannelNumber {
         self.number
     }
+
+    /// The handle as a number, for programs in languages that keep it so.
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.serial) << 16 | u64::from(self.number.0)
+    }
+
+    /// The handle of `to_bits`. Another number is a channel that is not open, or one that is.
+    pub fn from_bits(bits: u64) -> Self {
+        Self { number: ChannelNumber((bits & 0xFFFF) as u16), serial: (bits >> 16) as u32 }
+    }
 }
 
 #[derive(Debug)]
@@ -109,6 +119,14 @@ impl ClientChannels {
         match self.records.get(channel.number.index()) {
             Some(Some(record)) if record.serial == channel.serial => record.confirms.settled(),
             _ => 0,
+        }
+    }
+
+    /// Whether publishes of a channel were refused since they were asked for last.
+    pub(crate) fn has_refused(&self, channel: ClientChannel) -> bool {
+        match self.records.get(channel.number.index()) {
+            Some(Some(record)) => record.serial == channel.serial && record.confirms.has_refused(),
+            _ => false,
         }
     }
 

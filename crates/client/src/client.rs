@@ -62,6 +62,10 @@ pub struct Client {
     pub(crate) lend_from_bytes: usize,
     /// Bytes of large bodies that were copied on their way in, as counted so far.
     pub(crate) copied_bytes: u64,
+    /// Whether calls return once they have asked: within `begin`.
+    pub(crate) answers_later: bool,
+    /// What `begin` asked and has no answer yet: on which channel, and what the answer may be.
+    pub(crate) pending_answer: Option<(ChannelNumber, Vec<&'static str>)>,
 }
 
 impl std::fmt::Debug for Client {
@@ -169,6 +173,8 @@ impl Client {
             fell_back: None,
             lend_from_bytes: usize::MAX,
             copied_bytes: 0,
+            answers_later: false,
+            pending_answer: None,
         };
         client.hand_shake(url, &limits)?;
         // Only now is it known what suits a link on which both ends have a say.
@@ -255,11 +261,36 @@ impl Client {
     ///
     /// # Errors
     /// What kept it from ending in order; the connection is gone all the same.
-    pub fn close(mut self) -> Result<()> {
-        self.inbound.close(200, "Goodbye", &mut self.outbound, &self.pool);
-        self.answer(ChannelNumber::CONNECTION, "connection.close-ok")?;
+    pub fn close(self) -> Result<()> {
+        self.close_with(200, "Goodbye")
+    }
+
+    /// Ends the connection in order, and tells the server why.
+    ///
+    /// # Errors
+    /// As `close`, and a text of more than 255 bytes.
+    pub fn close_with(mut self, code: u16, text: &str) -> Result<()> {
+        self.ask_to_close_with(code, text)?;
         self.link.close_sending();
         Ok(())
+    }
+
+    /// Asks the server to end the connection, for a program that takes the answer later (`begin`) and then drops the client.
+    ///
+    /// # Errors
+    /// As `close`.
+    pub fn ask_to_close(&mut self) -> Result<()> {
+        self.ask_to_close_with(200, "Goodbye")
+    }
+
+    /// As `ask_to_close`, with a reply code and text.
+    ///
+    /// # Errors
+    /// As `close_with`.
+    fn ask_to_close_with(&mut self, code: u16, text: &str) -> Result<()> {
+        short(text)?;
+        self.inbound.close(code, text, &mut self.outbound, &self.pool);
+        self.answer(ChannelNumber::CONNECTION, "connection.close-ok").map(drop)
     }
 
     /// What was agreed on: channels, frame size, heartbeat.

@@ -47,6 +47,11 @@ impl Confirms {
         self.refused
     }
 
+    /// Whether any was refused since they were asked for last.
+    pub(crate) fn has_refused(&self) -> bool {
+        !self.refused_tags.is_empty()
+    }
+
     /// The tags refused since this was asked last.
     pub(crate) fn take_refused_tags(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.refused_tags)

@@ -58,10 +58,34 @@ pub enum ClientError {
         /// The extension's name among a server's capabilities.
         what: &'static str,
     },
+    /// The program wanted the call to end (`ConnectOptions::interrupt`). What it asked the server for may still happen.
+    Interrupted,
+    /// The call was made by `Client::begin` and is answered later.
+    Pending,
+    /// What was begun before (`Client::begin`) is not answered yet.
+    Unanswered,
     /// All channel numbers that were agreed on are in use.
     NoChannelLeft,
     /// The client was closed before.
     Closed,
+}
+
+impl ClientError {
+    /// Whether nothing more can be done with the connection.
+    pub fn ends_connection(&self) -> bool {
+        !matches!(
+            self,
+            Self::Url { .. }
+                | Self::ChannelClosed { .. }
+                | Self::ChannelNotOpen { .. }
+                | Self::TooLong { .. }
+                | Self::NotAnnounced { .. }
+                | Self::NoChannelLeft
+                | Self::Interrupted
+                | Self::Pending
+                | Self::Unanswered
+        )
+    }
 }
 
 /// The outcome of a call.
@@ -85,6 +109,9 @@ impl fmt::Display for ClientError {
             Self::TooLong { bytes } => write!(f, "a name of {bytes} bytes; AMQP takes at most 255"),
             Self::TooMuchAside => f.write_str("more deliveries arrived than are set aside while waiting for an answer"),
             Self::NotAnnounced { what } => write!(f, "the broker does not offer {what}"),
+            Self::Interrupted => f.write_str("the call was interrupted"),
+            Self::Pending => f.write_str("the call is answered later"),
+            Self::Unanswered => f.write_str("an earlier call is not answered yet"),
             Self::NoChannelLeft => f.write_str("no channel number is left"),
             Self::Closed => f.write_str("the connection is closed"),
         }

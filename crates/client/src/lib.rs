@@ -30,6 +30,7 @@
 //! can be kept or published again without a copy.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod buffer;
 mod buffered_delivery;
 mod calls;
@@ -40,6 +41,7 @@ mod confirms;
 mod dial;
 mod error;
 pub mod limits;
+mod link_watch;
 mod message;
 mod options;
 mod output;
@@ -51,14 +53,16 @@ mod state;
 mod url;
 mod wait_deadline;
 
+pub use answer::Answer;
 pub use calls::{ConsumeOptions, ExchangeOptions, QueueDeclared, QueueOptions};
 pub use channel::ClientChannel;
 pub use client::Client;
 pub use dial::{DialPlan, DialledLink, RdmaDialRequest, dial, prepare};
 pub use error::{ClientError, Result};
 pub use link::SocketOptions;
+pub use link_watch::{LinkWatch, WaitEnd};
 pub use message::{Delivery, ReceivedMessage, Returned};
-pub use options::ConnectOptions;
+pub use options::{ConnectOptions, InterruptCheck};
 pub use output::{ClientOutput, Publish};
 pub use prepared_batch::PreparedBatch;
 pub use pump::DispatchSummary;

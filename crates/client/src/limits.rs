@@ -28,6 +28,14 @@ pub(crate) const CANNED_BYTES_MAX: usize = 512 << 10;
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 /// Reads in one call of `dispatch_now`; what is left then waits until the thread's other clients had their turn.
 pub(crate) const READS_A_TURN_MAX: u32 = 16;
+/// How long a call with an interrupt check waits before it asks again. A signal usually ends the wait earlier.
+pub(crate) const INTERRUPT_CHECK_WAIT: Duration = Duration::from_millis(250);
+/// Longest wait of a program that watches a link. A shorter one follows from the heartbeat; longer calls wait again.
+pub(crate) const WATCH_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Such waits in one interval of heartbeats.
+pub(crate) const WAITS_A_HEARTBEAT: u32 = 4;
+/// Readiness events taken at once by a watch: the link's few descriptors and the waker.
+pub(crate) const WATCH_EVENTS_MAX: usize = 8;
 /// How long to wait for a connection, an answer, or for room to send.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 

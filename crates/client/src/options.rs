@@ -3,6 +3,8 @@
 //! Leaves: options with their defaults.
 //! Owns:   the choice of options, all of them optional.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use link::SocketOptions;
@@ -32,6 +34,28 @@ pub struct ConnectOptions {
     pub carries_others: bool,
     /// How addresses of RDMA are reached.
     pub rdma: RdmaOptions,
+    /// Asked while a call waits, whether it shall end with `ClientError::Interrupted`.
+    pub interrupt: Option<InterruptCheck>,
+}
+
+/// Whether a call that waits shall end: asked after each signal, and at least every `limits::INTERRUPT_CHECK_WAIT`.
+#[derive(Clone)]
+pub struct InterruptCheck(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl InterruptCheck {
+    pub fn new(is_wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_wanted))
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for InterruptCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InterruptCheck")
+    }
 }
 
 impl Default for ConnectOptions {
@@ -46,6 +70,7 @@ impl Default for ConnectOptions {
             socket: SocketOptions::default(),
             carries_others: false,
             rdma: RdmaOptions::default(),
+            interrupt: None,
         }
     }
 }

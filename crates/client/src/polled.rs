@@ -84,8 +84,56 @@ impl Client {
         }
     }
 
-    /// Sends a heartbeat if one is due.
-    pub(crate) fn send_heartbeat(&mut self) -> Result<()> {
+    /// As `next_delivery` without a wait, not even for room to send: what the link does not take stays written (see
+    /// `unsent_bytes` and `flush_now`). With no delivery, `is_drained` says whether the link had nothing more.
+    ///
+    /// # Errors
+    /// As `next_delivery`.
+    pub fn next_delivery_now(&mut self) -> Result<Option<Delivery<'_>>> {
+        self.next_delivery_by(Self::fill_now)
+    }
+
+    /// Takes in what has come without a wait, sends what the link takes, and a heartbeat if one is due: for programs that
+    /// have no consumer, since deliveries are set aside. `is_drained` says whether the link had nothing more.
+    ///
+    /// # Errors
+    /// The end of the connection; a channel that the server closed (told once).
+    pub fn take_in_now(&mut self) -> Result<()> {
+        let mut reads = 0;
+        loop {
+            self.unbuffer()?;
+            self.check_closed()?;
+            self.check_channels()?;
+            if reads == READS_A_TURN_MAX || !self.fill_now()? {
+                return self.send_heartbeat();
+            }
+            reads += 1;
+        }
+    }
+
+    /// Whether the link had no more when it was read last, and no delivery is set aside.
+    pub fn is_drained(&self) -> bool {
+        self.drained && self.aside.is_empty()
+    }
+
+    /// Sends what the link takes, and reads once. Says whether there is anything to look at.
+    fn fill_now(&mut self) -> Result<bool> {
+        self.flush_now()?;
+        let mut reads = 0;
+        while !self.unlooked && !self.receive()? {
+            reads += 1;
+            if self.drained || reads == READS_A_TURN_MAX {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends a heartbeat if one is due, without reading: for programs that read by `next_delivery` and never let it wait.
+    ///
+    /// # Errors
+    /// The connection's end; `TimedOut` if the server has been silent for too long.
+    pub fn send_heartbeat(&mut self) -> Result<()> {
         let Some(heartbeat) = self.heartbeat else { return Ok(()) };
         let time = now();
         if std::mem::take(&mut self.received_since) {

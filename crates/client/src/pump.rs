@@ -14,8 +14,9 @@ use session::{Body, Event, FaultScope, RepeatedDelivery};
 use crate::client::Client;
 use crate::clock::now;
 use crate::error::{ClientError, Result};
-use crate::limits::{ASIDE_BYTES_MAX, WRITTEN_BYTES_MAX};
+use crate::limits::{ASIDE_BYTES_MAX, INTERRUPT_CHECK_WAIT, WRITTEN_BYTES_MAX};
 use crate::message::Delivery;
+use crate::options::InterruptCheck;
 use crate::output::ClientOutput;
 use crate::state::Reply;
 use crate::wait_deadline::WaitDeadline;
@@ -254,9 +255,15 @@ impl Client {
                     continue;
                 }
             }
-            let timeout = wake.map(|wake| wake.saturating_duration_since(time));
+            let mut timeout = wake.map(|wake| wake.saturating_duration_since(time));
+            if self.options.interrupt.is_some() {
+                timeout = Some(timeout.map_or(INTERRUPT_CHECK_WAIT, |timeout| timeout.min(INTERRUPT_CHECK_WAIT)));
+            }
             if self.link.wait(what, timeout)? {
                 return Ok(true);
+            }
+            if self.options.interrupt.as_ref().is_some_and(InterruptCheck::is_wanted) {
+                return Err(ClientError::Interrupted);
             }
             if until.is_some_and(|until| now() >= until) {
                 return Ok(false);
@@ -354,7 +361,7 @@ impl Client {
         Ok(came)
     }
 
-    fn unbuffer(&mut self) -> Result<()> {
+    pub(crate) fn unbuffer(&mut self) -> Result<()> {
         let mut aside = std::mem::take(&mut self.aside);
         let mut bytes = self.aside_bytes;
         let outcome = self.take_events(|delivery, _| {
@@ -378,28 +385,40 @@ impl Client {
 
     /// Waits for one of several answers on a channel.
     pub(crate) fn answer_of(&mut self, channel: ChannelNumber, awaited: &[&'static str]) -> Result<Reply> {
+        if self.answers_later {
+            self.pending_answer = Some((channel, awaited.to_vec()));
+            return Err(ClientError::Pending);
+        }
         let mut patience = WaitDeadline::For(self.options.answer_wait);
         loop {
             // What is left unread from before comes first.
             self.unbuffer()?;
-            if let Some(answered) = self.state.reply.take().filter(|answered| answered.channel == channel) {
-                return match awaited.contains(&answered.name) {
-                    true => Ok(answered.answer),
-                    false => Err(ClientError::Unexpected { awaited: awaited[0], came: answered.name }),
-                };
-            }
-            self.check_closed()?;
-            let opened = self.state.channels.handle(channel);
-            if opened.serial != 0 && awaited[0] != "channel.close-ok" && awaited[0] != "channel.open-ok" {
-                self.state
-                    .channels
-                    .open(opened)
-                    .inspect_err(|_| self.state.channel_closed.retain(|closed| *closed != opened))?;
+            if let Some(answer) = self.take_reply(channel, awaited)? {
+                return Ok(answer);
             }
             if !self.fill(&mut patience, false)? {
                 return Err(ClientError::TimedOut { awaited: awaited[0] });
             }
         }
+    }
+
+    /// The answer to what was asked on a channel, if it has come, or why none will come.
+    pub(crate) fn take_reply(&mut self, channel: ChannelNumber, awaited: &[&'static str]) -> Result<Option<Reply>> {
+        if let Some(answered) = self.state.reply.take().filter(|answered| answered.channel == channel) {
+            return match awaited.contains(&answered.name) {
+                true => Ok(Some(answered.answer)),
+                false => Err(ClientError::Unexpected { awaited: awaited[0], came: answered.name }),
+            };
+        }
+        self.check_closed()?;
+        let opened = self.state.channels.handle(channel);
+        if opened.serial != 0 && awaited[0] != "channel.close-ok" && awaited[0] != "channel.open-ok" {
+            self.state
+                .channels
+                .open(opened)
+                .inspect_err(|_| self.state.channel_closed.retain(|closed| *closed != opened))?;
+        }
+        Ok(None)
     }
 
     /// Tells once of each channel that the server closed.
@@ -417,13 +436,22 @@ impl Client {
     /// # Errors
     /// The end of the connection; a channel that the server closed (told once).
     pub fn next_delivery(&mut self, timeout: Duration) -> Result<Option<Delivery<'_>>> {
+        let mut patience = WaitDeadline::For(timeout);
+        self.next_delivery_by(|client| client.fill(&mut patience, timeout.is_zero()))
+    }
+
+    /// The next delivery; `fill` reads, and says whether anything came.
+    #[inline]
+    pub(crate) fn next_delivery_by(
+        &mut self,
+        mut fill: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<Option<Delivery<'_>>> {
         if let Some(parked) = &mut self.parked {
             parked.clear();
         }
         if self.pop_buffered() {
             return Ok(self.shown.as_ref().map(crate::message::ReceivedMessage::view));
         }
-        let mut patience = WaitDeadline::For(timeout);
         loop {
             let memory = self.buffer.memory().as_ptr_range();
             let memory = memory.start.addr()..memory.end.addr();
@@ -438,7 +466,7 @@ impl Client {
             }
             self.check_closed()?;
             self.check_channels()?;
-            if !self.fill(&mut patience, timeout.is_zero())? {
+            if !fill(self)? {
                 return Ok(None);
             }
         }

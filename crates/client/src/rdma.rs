@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use link::Link;
@@ -42,7 +43,22 @@ impl Default for RdmaOptions {
             ..PortSettings::for_client()
         };
         let frame_bytes_max = session::limits::FRAME_BYTES_CEILING;
-        Self { devices: Arc::new(verbs::card::open_towards), settings, frame_bytes_max }
+        Self { devices: Arc::new(open_towards), settings, frame_bytes_max }
+    }
+}
+
+/// The process that first looked for a device; 0: none has.
+static FIRST_PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// This machine's card towards an address. A fork of a process that has looked for one has its libraries' state and none of
+/// its devices: its requests are refused by the kernel, or go to pages that it was not given.
+fn open_towards(place: &str) -> std::result::Result<AnyDevice, DeviceError> {
+    let process = std::process::id();
+    match FIRST_PROCESS.compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed) {
+        Err(first) if first != process => {
+            Err(DeviceError("a fork of a process that has used RDMA cannot use it".to_owned()))
+        }
+        _ => verbs::card::open_towards(place),
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use wire::{ChannelNumber, DeliveryTag};
 
 use client::{
-    Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, Publish, QueueDeclared, QueueOptions, Table,
-    Url,
+    Answer, Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, InterruptCheck, Publish, QueueDeclared,
+    QueueOptions, Table, Url,
 };
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -330,5 +330,45 @@ fn canned_messages_are_confirmed_one_by_one() {
     assert_eq!(client.wait_confirms(channel, 0).expect("confirms"), 0);
     assert_eq!(client.outstanding(channel), 0);
     client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn a_call_that_was_begun_is_answered_later() {
+    let (mut client, channel, thread) = connected();
+    let declare =
+        |client: &mut Client| client.begin(|client| client.declare_queue(channel, "", &QueueOptions::default()));
+    declare(&mut client).expect("it asks and does not wait");
+    assert!(matches!(declare(&mut client), Err(ClientError::Unanswered)), "one at a time");
+    let answer = loop {
+        client.dispatch_now(|_, _| Ok(())).expect("no error");
+        if let Some(answer) = client.take_answer().expect("no refusal") {
+            break answer;
+        }
+        std::thread::yield_now();
+    };
+    let Answer::Queue(declared) = answer else { panic!("{answer:?} is no queue") };
+    assert_eq!(declared.name, "amq.gen-1");
+    // From now on calls wait again.
+    assert!(client.get(channel, "q", true).expect("an answer").is_none());
+    client.close().expect("an orderly end");
+    thread.join().expect("the server ends");
+}
+
+#[test]
+fn a_wait_ends_when_its_program_wants_it_to() {
+    let (url, thread) = peer::start();
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_wanted = {
+        let asked = asked.clone();
+        InterruptCheck::new(move || asked.load(std::sync::atomic::Ordering::Relaxed))
+    };
+    let options = ConnectOptions { interrupt: Some(is_wanted), ..ConnectOptions::default() };
+    let mut client = Client::connect_with(&Url::parse(&url).expect("an address"), options).expect("a connection");
+    client.open_channel().expect("a channel");
+    asked.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(client.next_delivery(Duration::MAX), Err(ClientError::Interrupted)));
+    asked.store(false, std::sync::atomic::Ordering::Relaxed);
+    client.close().expect("nothing was asked, so nothing is amiss");
     thread.join().expect("the server ends");
 }

@@ -42,7 +42,7 @@ pub fn request() {
 }
 
 /// Registers a child to be terminated on interruption.
-pub fn add_child(pid: u32) {
+pub(crate) fn add_child(pid: u32) {
     children().push(pid);
 }
 

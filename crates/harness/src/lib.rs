@@ -31,6 +31,7 @@ pub mod role_tasks;
 pub mod run_recorder;
 pub mod sampler;
 pub mod scratch;
+pub mod scripted_broker;
 pub mod store_meter;
 pub mod target;
 pub mod target_meter;

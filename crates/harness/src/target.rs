@@ -21,9 +21,10 @@ use crate::role_client::connect;
 use crate::role_handle::RoleHandle;
 use crate::role_tasks::{RelayTask, StandInTask, TlsFiles};
 use crate::scratch::ScratchDirectory;
+use crate::scripted_broker::{ScriptedBroker, StartedBroker};
 use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
-use gauge::{listener_at, listener_on};
+use gauge::{is_alive, listener_at, listener_on};
 use report::document::TargetFacts;
 use wire::Escaped;
 
@@ -293,12 +294,10 @@ impl BenchmarkTarget {
         if !output.status.success() {
             return Err(format!("{name} cannot be started ({})", output.status));
         }
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let url = value("url ").ok_or_else(|| format!("{name} did not print its URL"))?;
-        let pid = value("pid ").and_then(|pid| pid.parse().ok());
-        let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
-        let way = TargetAddress::Amqp(url.to_owned());
+        let StartedBroker { url, pid } = StartedBroker::parse(&String::from_utf8_lossy(&output.stdout));
+        let url = url.ok_or_else(|| format!("{name} did not print its URL"))?;
+        let facts = facts_of(&Url::parse(&url).map_err(|error| error.to_string())?.address);
+        let way = TargetAddress::Amqp(url);
         Ok(Self {
             name: name.to_owned(),
             facts,
@@ -315,11 +314,7 @@ impl BenchmarkTarget {
         let Some(pid) = self.pid else { return false };
         let deadline = Deadline::after(wait);
         loop {
-            let is_gone = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-                // The state follows the name; a zombie still has an entry.
-                Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
-                Err(_) => true,
-            };
+            let is_gone = !is_alive(pid);
             if is_gone || deadline.passed() {
                 return is_gone;
             }
@@ -407,21 +402,6 @@ fn refusal(url: &Url, error: &client::ClientError) -> String {
             format!("{address}: what listens there does not speak AMQP 0-9-1 as expected: {error}")
         }
         other => format!("{address}: {other}"),
-    }
-}
-
-struct ScriptedBroker {
-    scripts: PathBuf,
-    directory: PathBuf,
-}
-
-impl Drop for ScriptedBroker {
-    fn drop(&mut self) {
-        match Command::new(self.scripts.join("stop")).arg(&self.directory).arg("--wipe").stdin(Stdio::null()).status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => eprintln!("harrier bench: {} failed ({status})", self.scripts.join("stop").display()),
-            Err(error) => eprintln!("harrier bench: {}: {error}", self.scripts.join("stop").display()),
-        }
     }
 }
 
