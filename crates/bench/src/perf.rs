@@ -5,6 +5,7 @@ mod confirm_runs;
 mod declared_queues;
 mod durable;
 mod features;
+mod http_floor;
 mod http_observer;
 mod management;
 mod memory;

@@ -7,7 +7,7 @@ import { Plot } from "./plot.js";
 import { Table } from "./table.js";
 import { connectionState, rdmaRows, transportWords } from "./words.js";
 
-const FIELDS = ["name", "user", "vhost", "state", "transport", "ssl", "channels", "peer_host", "peer_port", "connected_at", "user_provided_name", "recv_oct_details.rate", "send_oct_details.rate", "send_pend", "cpu_us", "shard", "harrier"];
+const FIELDS = ["name", "user", "vhost", "state", "transport", "ssl", "channels", "peer_host", "peer_port", "connected_at", "user_provided_name", "recv_oct_details.rate", "send_oct_details.rate", "send_pend", "shard", "harrier"];
 
 const close = (name, reason) => remove(`connections/${part(name)}`, {}, { reason });
 const perSecond = (value) => (typeof value === "number" ? `${bytes(Math.round(value))}/s` : "–");
@@ -18,7 +18,7 @@ export function connections(context) {
     { name: "Name", sort: "name", class: "name", show: (row) => [h("a", { href: `#/connections/${part(row.name)}` }, visible(row.name)), row.user_provided_name ? h("small", {}, ` ${visible(row.user_provided_name)}`) : null] },
     { name: "User", sort: "user", class: "wide", show: (row) => visible(row.user) },
     { name: "Virtual host", sort: "vhost", class: "wide", show: (row) => visible(row.vhost) },
-    { name: "State", sort: "state", class: "state-cell", show: (row) => { const { tone, text } = connectionState(row); return h("span", { class: `state ${tone}`, title: text }, text); } },
+    { name: "State", sort: "state", class: "state-cell", show: (row) => { const { tone, text } = connectionState(row); return h("span", { class: `state ${tone}`, title: visible(text) }, visible(text)); } },
     { name: "Over", sort: "transport", show: (row) => [visible(row.transport), row.harrier?.rdma ? h("small", {}, ` ${row.harrier.rdma.credits_left} of ${row.harrier.rdma.credits_granted} credits`) : null] },
     { name: "Channels", sort: "channels", class: "number wide", show: (row) => count(row.channels) },
     { name: "From client", sort: "recv_oct_details.rate", class: "number", show: (row) => perSecond(row.recv_oct_details?.rate) },
@@ -64,13 +64,13 @@ export function connection({ names: [name], goTo }) {
     traffic.add(Date.now(), { recv_oct: answer.recv_oct_details?.rate, send_oct: answer.send_oct_details?.rate });
     const { tone, text } = connectionState(answer);
     state.className = `words ${tone}`;
-    fill(state, text);
+    fill(state, visible(text));
     const client = answer.client_properties ?? {};
     const rows = [["User", visible(answer.user)], ["Virtual host", visible(answer.vhost)], ["Transport", transportWords(answer.transport)],
       ["TLS", answer.ssl ? [answer.ssl_protocol, answer.ssl_cipher].filter(Boolean).join(" ") || "yes" : "no"], ["Logged in by", visible(answer.auth_mechanism)],
       ["Client", visible([client.product, client.version, client.platform].filter((value) => typeof value === "string").join(" ") || "says nothing")],
       ["Connected", duration(Date.now() - answer.connected_at)], ["Received", bytes(answer.recv_oct)], ["Sent", bytes(answer.send_oct)], ["Waits to be sent", bytes(answer.send_pend)],
-      ["Processor time", answer.cpu_us > 0 ? duration(answer.cpu_us / 1000) : "not measured"], ["Shard", count(answer.shard)], ["Heartbeat", answer.timeout > 0 ? `${answer.timeout} s` : "off"],
+      ["Certificate", visible(answer.peer_cert_subject ?? "none")], ["Waits for", visible(answer.harrier?.hold ?? "nothing")], ["Shard", count(answer.shard)], ["Heartbeat", answer.timeout > 0 ? `${answer.timeout} s` : "off"],
       ["Frames up to", bytes(answer.frame_max)], ["Channels up to", answer.channel_max > 0 ? count(answer.channel_max) : "no limit"]];
     fill(about, pairs(rows));
     fill(rdma, answer.harrier?.rdma ? [h("h2", {}, "RDMA"), h("dl", { class: "grid" }, pairs(rdmaRows(answer.harrier.rdma)))] : null);

@@ -22,7 +22,7 @@ function facts(queue) {
     ["In effect by policies", visible(JSON.stringify(queue.effective_policy_definition ?? {}))], ["Arguments", visible(JSON.stringify(queue.arguments ?? {}))],
     ["Ready", `${count(queue.messages_ready)}, ${bytes(queue.message_bytes_ready)}`], ["Unacknowledged", `${count(queue.messages_unacknowledged)}, ${bytes(queue.message_bytes_unacknowledged)}`],
     ["In memory", `${count(queue.messages_ram)}, ${bytes(queue.message_bytes_ram)}`], ["On the disk alone", `${count(queue.messages_paged_out)}, ${bytes(queue.message_bytes_paged_out)}`],
-    ["Persistent", `${count(queue.messages_persistent)}, ${bytes(queue.message_bytes_persistent)}`], ["Memory", bytes(queue.memory)],
+    ["Memory", bytes(queue.memory)],
     ["Consumers ready", queue.consumers > 0 ? `${Math.round((queue.consumer_capacity ?? 0) * 100)} % of the time` : "no consumers"], ["Idle since", queue.idle_since ? new Date(queue.idle_since).toLocaleString("en-GB") : "in use"],
   ];
   return pairs(rows);

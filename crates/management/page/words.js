@@ -1,7 +1,7 @@
 // The state of a queue or a connection in words: why does it move, or not.
 //
 // Enters: an object of the API.  Leaves: `{tone, text}`, tone being `good`, `idle`, `warn` or `bad`.
-// Never:  touches the document, so that it can be tested without one.
+// Never:  touches the document, so that it can be tested without one; names in the text are as they are.
 
 const of = (object, key) => object.message_stats?.[`${key}_details`]?.rate ?? 0;
 const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
@@ -63,7 +63,7 @@ export function connectionState(connection) {
   switch (connection.state) {
     case "blocked": return say("bad", "Held back by an alarm: the broker is short of memory or of disk space, and reads no more from publishers.");
     case "blocking": return say("warn", "An alarm is in effect; this connection has not published since, and is held back when it does.");
-    case "flow": return say("warn", "Held back: it publishes to a queue that is slower than its publishers.");
+    case "flow": return say("warn", `Held back: it publishes to ${connection.harrier?.held_by_queue === undefined ? "a queue" : `queue ${connection.harrier.held_by_queue}`} that is slower than its publishers.`);
     default: break;
   }
   const rdma = connection.harrier?.rdma;
@@ -75,6 +75,8 @@ export function connectionState(connection) {
   if ((connection.send_pend ?? 0) > 0 && outgoing === 0) {
     return say("warn", "It does not read: bytes wait to be sent to it.");
   }
+  const hold = connection.harrier?.hold;
+  if (hold && incoming === 0 && outgoing === 0) return say("warn", `Nothing passes: ${hold}.`);
   if (incoming === 0 && outgoing === 0) return say("idle", "Nothing passes but heartbeats.");
   return say("good", "Messages pass.");
 }

@@ -31,7 +31,7 @@ impl AccessTags {
     }
 
     /// Whether the user may use the API at all.
-    pub fn is_any(self) -> bool {
+    pub(crate) fn is_any(self) -> bool {
         self.management || self.policymaker || self.monitoring || self.administrator
     }
 
@@ -53,7 +53,7 @@ impl AccessTags {
 
 /// Whether a request may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AccessDecision {
+pub(crate) enum AccessDecision {
     Granted,
     /// The user has no tag that opens the API.
     NotManagement,
@@ -77,7 +77,7 @@ impl AccessDecision {
 
 /// Decides on a route that asks for a login, for a user with these tags who has some permission in the virtual host that the
 /// path names, or not.
-pub fn decide(tags: AccessTags, route: &Route, has_permission: bool) -> AccessDecision {
+pub(crate) fn decide(tags: AccessTags, route: &Route, has_permission: bool) -> AccessDecision {
     if route.tag == RequiredTag::Open {
         return AccessDecision::Granted;
     }

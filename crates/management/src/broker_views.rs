@@ -37,10 +37,12 @@ pub const NODE_ZEROS: [&str; 13] = [
 ];
 
 /// What RabbitMQ's memory is divided into. What this broker has is put where it fits best.
-const MEMORY_ZEROS: [&str; 22] = [
+const MEMORY_ZEROS: [&str; 24] = [
+    "connection_other",
     "connection_readers",
     "connection_writers",
     "connection_channels",
+    "queue_procs",
     "queue_slave_procs",
     "quorum_queue_procs",
     "quorum_queue_dlx_procs",
@@ -220,16 +222,13 @@ pub fn node(source: &dyn Source) -> Json {
 /// `nodes/N/memory`.
 pub fn memory(source: &dyn Source) -> Json {
     let resources = source.counts().resources;
-    let known = resources.message_bytes + resources.queue_bytes + resources.connection_bytes;
     let total = JsonObject::new()
         .int("erlang", resources.memory_bytes)
         .int("rss", resources.memory_bytes)
         .int("allocated", resources.memory_bytes);
     let memory = JsonObject::new()
-        .int("connection_other", resources.connection_bytes)
-        .int("queue_procs", resources.queue_bytes)
         .int("binary", resources.message_bytes)
-        .int("other_proc", resources.memory_bytes.saturating_sub(known))
+        .int("other_proc", resources.memory_bytes.saturating_sub(resources.message_bytes))
         .int("allocated_unused", 0)
         .zeros(MEMORY_ZEROS)
         .text("strategy", "rss")

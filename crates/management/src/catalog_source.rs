@@ -8,7 +8,7 @@ use crate::api_error::ApiError;
 use crate::changes::plan;
 use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
-    LoginCounts, QueueCounts, VhostCounts,
+    LoginCounts, QueueCounts, QueueOwner, VhostCounts,
 };
 use crate::live_shovel::LiveShovel;
 use crate::object_sums::ObjectSums;
@@ -17,7 +17,8 @@ use crate::queue_totals::QueueTotals;
 use crate::runtime_counts::RuntimeCounts;
 use crate::source::{Action, ActionOutcome, ActionReply, Source};
 use catalog::{
-    Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId, default_definitions,
+    Catalog, CatalogLimits, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, SessionId, VhostId,
+    default_definitions,
 };
 use definitions::{Json, KeptSections};
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ pub struct CatalogSource {
     pub alarms: AlarmHistory,
     pub queue_counts: HashMap<QueueId, QueueCounts>,
     pub connections: Vec<LiveConnection>,
+    pub queue_owners: HashMap<SessionId, QueueOwner>,
     pub channels: Vec<LiveChannel>,
     pub consumers: Vec<LiveConsumer>,
     pub federation_links: Vec<LiveFederationLink>,
@@ -71,6 +73,7 @@ impl CatalogSource {
             alarms: AlarmHistory::default(),
             queue_counts: HashMap::new(),
             connections: Vec::new(),
+            queue_owners: HashMap::new(),
             channels: Vec::new(),
             consumers: Vec::new(),
             federation_links: Vec::new(),
@@ -195,6 +198,10 @@ impl Source for CatalogSource {
 
     fn connections(&self) -> &[LiveConnection] {
         &self.connections
+    }
+
+    fn queue_owner(&self, session: SessionId) -> Option<QueueOwner> {
+        self.queue_owners.get(&session).cloned()
     }
 
     fn channels(&self) -> &[LiveChannel] {

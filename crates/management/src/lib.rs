@@ -83,7 +83,7 @@ mod time_counts;
 mod upstream_choice;
 mod viewer;
 
-pub use access::{AccessDecision, AccessTags, decide};
+pub use access::AccessTags;
 pub use alarm_history::{AlarmHistory, AlarmKind};
 pub use answer::{Answer, AnswerBody};
 pub use api::{Api, ApiOptions, ApiReply, RequestHead, RoutedRequest};
@@ -99,7 +99,7 @@ pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
     BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,
     LiveConsumer, LiveFederationLink, LoginCounts, MessageCounts, NodeResourceRates, NodeResources, QueueCounts,
-    VhostCounts, WaitingMessages,
+    QueueOwner, VhostCounts, WaitingMessages,
 };
 pub use live_shovel::{LiveShovel, LiveShovelEnd};
 pub use log_counts::LogCounts;

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-/// Bytes of a request target: a path with its query. Filters of lists have at most [`PATTERN_BYTES_MAX`] of them.
+/// Bytes of a request target: a path with its query. Filters of lists have at most `PATTERN_BYTES_MAX` of them.
 pub const TARGET_BYTES_MAX: usize = 8 << 10;
 
 /// Bytes of a request line with all headers. Clients that send more get 431.
-pub const HEAD_BYTES_MAX: usize = 32 << 10;
+pub(crate) const HEAD_BYTES_MAX: usize = 32 << 10;
 
 /// Bytes of a body: what RabbitMQ 3.10 takes of a definitions file.
 pub const BODY_BYTES_MAX: usize = 20_000_000;
@@ -63,10 +63,10 @@ pub const DIRECT_PAGE_ROWS_MAX: usize = 20_000;
 pub(crate) const PAGE_ROWS: usize = 100;
 
 /// Bytes of a regular expression by which a list is filtered.
-pub const PATTERN_BYTES_MAX: usize = 1 << 10;
+pub(crate) const PATTERN_BYTES_MAX: usize = 1 << 10;
 
 /// Bytes of the same once compiled: its cost on one name is bounded by this and the name's length.
-pub const PATTERN_COMPILED_BYTES_MAX: usize = 256 << 10;
+pub(crate) const PATTERN_COMPILED_BYTES_MAX: usize = 256 << 10;
 
 /// Rows of a list that is sorted by a field: each is rendered to be sorted. A longer list is filtered first.
 pub(crate) const SORTED_ROWS_MAX: usize = 100_000;
@@ -84,25 +84,25 @@ pub(crate) const COMPRESSED_BYTES_MIN: usize = 1 << 10;
 pub(crate) const LONG_ANSWERS_MAX: usize = 4;
 
 /// Threads that verify slow passwords.
-pub const VERIFIER_THREADS: usize = 2;
+pub(crate) const VERIFIER_THREADS: usize = 2;
 
 /// Correct passwords that are remembered, by digests of 32 bytes. Beyond that number all are forgotten.
-pub const VERIFIED_PASSWORDS_MAX: usize = 1024;
+pub(crate) const VERIFIED_PASSWORDS_MAX: usize = 1024;
 
 /// Failed logins of an address, lately, from which on it is slowed down.
 pub const LOGIN_FAILURES_FREE: u32 = 16;
 
 /// Failed logins of an address that are counted.
-pub const LOGIN_FAILURES_MAX: u32 = 64;
+pub(crate) const LOGIN_FAILURES_MAX: u32 = 64;
 
 /// The time after which one failed login is forgotten.
-pub const LOGIN_FAILURE_DECAY: Duration = Duration::from_secs(1);
+pub(crate) const LOGIN_FAILURE_DECAY: Duration = Duration::from_secs(1);
 
 /// The time by which the refusals of an address are delayed further with each failed login: up to half a second.
 pub(crate) const LOGIN_DELAY_STEP: Duration = Duration::from_millis(10);
 
 /// Addresses whose failed logins are counted.
-pub const LOGIN_SOURCES_MAX: usize = 4096;
+pub(crate) const LOGIN_SOURCES_MAX: usize = 4096;
 
 /// The time after which a session that nobody uses has ended.
 pub(crate) const LOGIN_SESSION_IDLE_MAX: Duration = Duration::from_secs(8 * 3_600);
@@ -148,7 +148,7 @@ pub(crate) const ALARMS_KEPT_MAX: usize = 256;
 pub(crate) const ROUTE_WORK_MAX: u64 = 1 << 18;
 
 /// Samples of one number in an answer.
-pub const SAMPLES_MAX: usize = 1_000;
+pub(crate) const SAMPLES_MAX: usize = 1_000;
 
 /// Samples in a list: its rows, each with so many samples of a number of each kind that is asked for.
 pub(crate) const LIST_SAMPLES_MAX: u64 = 50_000;

@@ -20,7 +20,7 @@ pub enum NameFilter {
 }
 
 impl NameFilter {
-    pub fn takes(&self, name: &str) -> bool {
+    pub(crate) fn takes(&self, name: &str) -> bool {
         match self {
             Self::All => true,
             Self::Contains(text) => name.to_lowercase().contains(text),
@@ -55,19 +55,12 @@ impl ListRequest {
     /// # Errors
     /// One of them is malformed, or too large.
     pub fn of(query: &Query, page_rows_max: usize) -> Result<Self, ApiError> {
-        let rows = query.count("page_size")?;
-        let page = match query.count("page")? {
-            // As in RabbitMQ 3.10, a size alone is a page, too.
-            None if rows.is_none() => None,
-            number => {
-                let rows = rows.unwrap_or(PAGE_ROWS);
-                if rows > page_rows_max {
-                    let reason = format!("page_size is {page_rows_max} at most");
-                    return Err(ApiError::bad_request(reason));
-                }
-                Some(PageRequest { number: number.unwrap_or(1), rows })
-            }
-        };
+        let rows = query.count("page_size")?.unwrap_or(PAGE_ROWS);
+        // As in RabbitMQ, a size alone asks for no page.
+        let page = query.count("page")?.map(|number| PageRequest { number, rows });
+        if page.is_some() && rows > page_rows_max {
+            return Err(ApiError::bad_request(format!("page_size is {page_rows_max} at most")));
+        }
         let filter = match query.get("name").unwrap_or_default() {
             "" => NameFilter::All,
             text if text.len() > PATTERN_BYTES_MAX => {
@@ -214,7 +207,7 @@ mod tests {
         assert_eq!(page("pagination=false"), Ok(None));
         assert_eq!(page("page=2"), Ok(Some(PageRequest { number: 2, rows: 100 })));
         assert_eq!(page("page=1&page_size=500&pagination=false"), Ok(Some(PageRequest { number: 1, rows: 500 })));
-        assert_eq!(page("page_size=7"), Ok(Some(PageRequest { number: 1, rows: 7 })));
+        assert_eq!(page("page_size=7"), Ok(None), "the whole list");
         for query in ["page=0", "page=x", "page=1&page_size=0", "page=1&page_size=501"] {
             assert!(page(query).is_err(), "{query}");
         }

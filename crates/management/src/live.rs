@@ -166,10 +166,8 @@ pub struct NodeResources {
     pub sockets: u64,
     pub threads: u64,
     pub threads_max: u64,
-    /// Of the memory: messages, queues, connections.
+    /// Of the memory, that of messages.
     pub message_bytes: u64,
-    pub queue_bytes: u64,
-    pub connection_bytes: u64,
 }
 
 /// How what the process has changes, a second: less is negative.
@@ -219,6 +217,8 @@ pub struct BrokerCounts {
     /// Bytes of the bodies of messages that wait.
     pub ready_bytes: u64,
     pub unacknowledged_bytes: u64,
+    /// Bytes that all queues take with their messages.
+    pub queue_memory_bytes: u64,
     /// Messages that were read back from disks, and that were written to them.
     pub disk_reads: RatedCount,
     pub disk_writes: RatedCount,
@@ -296,11 +296,24 @@ pub struct LiveConnection {
     pub sent_packets: u64,
     /// Bytes that wait to be sent.
     pub pending_bytes: u64,
+    /// Why it does not move, in words, and the queue that it waits for.
+    pub hold: Option<&'static str>,
+    pub held_by: Option<QueueId>,
+    /// The subject of the certificate that the client has shown.
+    pub certificate_subject: Option<String>,
     pub shard: u32,
     /// Credits and rendezvous by their names, as of when it was last told; none if it is not over RDMA.
     pub rdma: Vec<(&'static str, u64)>,
     /// An object.
     pub client_properties: Option<Json>,
+}
+
+/// The connection that has an exclusive queue to itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueOwner {
+    pub connection: String,
+    pub peer_host: String,
+    pub peer_port: u16,
 }
 
 /// An open channel.

@@ -30,7 +30,7 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .put("ssl_cipher", Json::Null)
         .put("ssl_hash", Json::Null)
         .put("ssl_key_exchange", Json::Null)
-        .put("peer_cert_subject", Json::Null)
+        .maybe_text("peer_cert_subject", of.certificate_subject.as_deref())
         .put("peer_cert_issuer", Json::Null)
         .put("peer_cert_validity", Json::Null)
         .text("auth_mechanism", &of.auth_mechanism)
@@ -48,17 +48,27 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .put("garbage_collection", empty())
         .text("transport", of.transport)
         .int("shard", of.shard)
-        .with(own(of))
+        .with(own(source, of))
         .build()
 }
 
-/// What no RabbitMQ tells of a connection: over RDMA, its credits and rendezvous.
-fn own(of: &LiveConnection) -> JsonObject {
-    if of.rdma.is_empty() {
+/// What no RabbitMQ tells of a connection: why it does not move, and over RDMA its credits and rendezvous.
+fn own(source: &dyn Source, of: &LiveConnection) -> JsonObject {
+    if of.rdma.is_empty() && of.hold.is_none() {
         return JsonObject::new();
     }
-    let rdma = of.rdma.iter().fold(JsonObject::new(), |object, (name, value)| object.int(name, *value));
-    JsonObject::new().put("harrier", JsonObject::new().put("rdma", rdma.build()).build())
+    let mut harrier = JsonObject::new();
+    if let Some(hold) = of.hold {
+        harrier = harrier.text("hold", hold);
+    }
+    if let Some(queue) = of.held_by.and_then(|queue| source.catalog().queue_definition(queue)) {
+        harrier = harrier.text("held_by_queue", &queue.name);
+    }
+    if !of.rdma.is_empty() {
+        let rdma = of.rdma.iter().fold(JsonObject::new(), |object, (name, value)| object.int(name, *value));
+        harrier = harrier.put("rdma", rdma.build());
+    }
+    JsonObject::new().put("harrier", harrier.build())
 }
 
 fn provided_name(of: &LiveConnection) -> Option<&str> {

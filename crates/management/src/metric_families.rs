@@ -5,6 +5,7 @@
 use crate::live::{BrokerCounts, LiveChannel, LiveConnection};
 use crate::metric_writer::MetricKind::{self, Counter, Gauge};
 use crate::queue_totals::QueueTotals;
+use catalog::{Catalog, ExchangeId};
 
 /// What the samples of the whole broker are taken from.
 #[derive(Clone, Debug, Default)]
@@ -38,12 +39,16 @@ pub enum MetricSource {
     Connection(fn(&LiveConnection) -> f64),
     /// One for each channel, labelled `channel`.
     Channel(fn(&LiveChannel) -> f64),
+    /// One for each virtual host, labelled `vhost`: that it runs.
+    Vhost,
+    /// One for each exchange, labelled `vhost`, `exchange` and `type`.
+    Exchange(fn(&Catalog, ExchangeId) -> f64),
 }
 
 /// A family of metrics.
 #[derive(Clone, Copy)]
 pub struct MetricFamily {
-    /// Behind `rabbitmq_`, or `rabbitmq_detailed_`.
+    /// Behind `rabbitmq_`, `rabbitmq_detailed_` or `rabbitmq_cluster_`.
     pub name: &'static str,
     pub kind: MetricKind,
     pub help: &'static str,
@@ -59,6 +64,19 @@ const fn broker(
     value: fn(&MetricsSnapshot) -> f64,
 ) -> MetricFamily {
     MetricFamily { name, kind, help, group: "node_metrics", source: MetricSource::Broker(BrokerLabels::None, value) }
+}
+
+const fn coarse(
+    name: &'static str,
+    kind: MetricKind,
+    help: &'static str,
+    value: fn(&MetricsSnapshot) -> f64,
+) -> MetricFamily {
+    MetricFamily { group: "node_coarse_metrics", ..broker(name, kind, help, value) }
+}
+
+const fn auth(name: &'static str, help: &'static str, value: fn(&MetricsSnapshot) -> f64) -> MetricFamily {
+    MetricFamily { group: "auth_attempt_metrics", ..broker(name, Counter, help, value) }
 }
 
 const fn churn(name: &'static str, help: &'static str, value: fn(&MetricsSnapshot) -> f64) -> MetricFamily {
@@ -99,10 +117,11 @@ const fn queue(
 const fn connection(
     name: &'static str,
     kind: MetricKind,
+    group: &'static str,
     help: &'static str,
     value: fn(&LiveConnection) -> f64,
 ) -> MetricFamily {
-    MetricFamily { name, kind, help, group: "connection_coarse_metrics", source: MetricSource::Connection(value) }
+    MetricFamily { name, kind, help, group, source: MetricSource::Connection(value) }
 }
 
 const fn channel(
@@ -112,6 +131,17 @@ const fn channel(
     value: fn(&LiveChannel) -> f64,
 ) -> MetricFamily {
     MetricFamily { name, kind, help, group: "channel_metrics", source: MetricSource::Channel(value) }
+}
+
+/// What a channel has done with messages: RabbitMQ tells it of each exchange and each queue that the channel has used, this
+/// broker of the channel.
+const fn passed(
+    name: &'static str,
+    group: &'static str,
+    help: &'static str,
+    value: fn(&LiveChannel) -> f64,
+) -> MetricFamily {
+    MetricFamily { name, kind: Counter, help, group, source: MetricSource::Channel(value) }
 }
 
 /// Of the whole broker: what `/metrics` has.
@@ -133,17 +163,17 @@ pub static BROKER_FAMILIES: &[MetricFamily] = &[
     churn("queues_declared_total", "Total number of queues declared", |of| of.counts.churn.queue_declared.total as f64),
     churn("queues_created_total", "Total number of queues created", |of| of.counts.churn.queue_created.total as f64),
     churn("queues_deleted_total", "Total number of queues deleted", |of| of.counts.churn.queue_deleted.total as f64),
-    broker("disk_space_available_bytes", Gauge, "Disk space available in bytes", |of| {
+    coarse("disk_space_available_bytes", Gauge, "Disk space available in bytes", |of| {
         of.counts.resources.disk_free_bytes as f64
     }),
     broker("disk_space_available_limit_bytes", Gauge, "Free disk space low watermark in bytes", |of| {
         of.counts.resources.disk_free_limit_bytes as f64
     }),
-    broker("process_open_fds", Gauge, "Open file descriptors", |of| of.counts.resources.descriptors as f64),
+    coarse("process_open_fds", Gauge, "Open file descriptors", |of| of.counts.resources.descriptors as f64),
     broker("process_max_fds", Gauge, "Open file descriptors limit", |of| of.counts.resources.descriptors_max as f64),
-    broker("process_open_tcp_sockets", Gauge, "Open TCP sockets", |of| of.counts.resources.sockets as f64),
+    coarse("process_open_tcp_sockets", Gauge, "Open TCP sockets", |of| of.counts.resources.sockets as f64),
     broker("process_max_tcp_sockets", Gauge, "Open TCP sockets limit", |of| of.counts.resources.descriptors_max as f64),
-    broker("process_resident_memory_bytes", Gauge, "Memory used in bytes", |of| {
+    coarse("process_resident_memory_bytes", Gauge, "Memory used in bytes", |of| {
         of.counts.resources.memory_bytes as f64
     }),
     broker("resident_memory_limit_bytes", Gauge, "Memory high watermark in bytes", |of| {
@@ -160,13 +190,13 @@ pub static BROKER_FAMILIES: &[MetricFamily] = &[
         let resources = of.counts.resources;
         f64::from(u8::from(resources.descriptors_max != 0 && resources.descriptors >= resources.descriptors_max))
     }),
-    broker("auth_attempts_total", Counter, "Total number of authorization attempts", |of| {
+    auth("auth_attempts_total", "Total number of authorization attempts", |of| {
         of.counts.logins.iter().map(|login| login.failed + login.succeeded).sum::<u64>() as f64
     }),
-    broker("auth_attempts_succeeded_total", Counter, "Total number of successful authentication attempts", |of| {
+    auth("auth_attempts_succeeded_total", "Total number of successful authentication attempts", |of| {
         of.counts.logins.iter().map(|login| login.succeeded).sum::<u64>() as f64
     }),
-    broker("auth_attempts_failed_total", Counter, "Total number of failed authentication attempts", |of| {
+    auth("auth_attempts_failed_total", "Total number of failed authentication attempts", |of| {
         of.counts.logins.iter().map(|login| login.failed).sum::<u64>() as f64
     }),
     io("io_read_ops_total", "Total number of I/O read operations", |of| of.counts.io.reads.count.total as f64),
@@ -271,6 +301,34 @@ pub static BROKER_FAMILIES: &[MetricFamily] = &[
     ),
 ];
 
+/// What is told of definitions, to those who ask for it: the names of all nodes together, of which there is one.
+pub static CLUSTER_FAMILIES: &[MetricFamily] = &[
+    MetricFamily {
+        name: "vhost_status",
+        kind: Gauge,
+        help: "Whether a given vhost is running",
+        group: "vhost_status",
+        source: MetricSource::Vhost,
+    },
+    MetricFamily {
+        name: "exchange_name",
+        kind: Gauge,
+        help: "Enumerates exchanges without any additional info. A cheaper alternative to `exchange_bindings`",
+        group: "exchange_names",
+        source: MetricSource::Exchange(|_, _| 1.0),
+    },
+    MetricFamily {
+        name: "exchange_bindings",
+        kind: Gauge,
+        help: "Number of bindings for an exchange",
+        group: "exchange_bindings",
+        source: MetricSource::Exchange(|catalog, id| catalog.bindings_from(id).count() as f64),
+    },
+];
+
+const CHANNEL_EXCHANGE: &str = "channel_exchange_metrics";
+const CHANNEL_QUEUE: &str = "channel_queue_metrics";
+
 /// Sums over all queues and channels in `/metrics`, and each object's own in `/metrics/per-object`.
 pub static OBJECT_FAMILIES: &[MetricFamily] = &[
     queue("queue_messages_ready", Gauge, "queue_coarse_metrics", "Messages ready to be delivered to consumers", |of| {
@@ -303,15 +361,27 @@ pub static OBJECT_FAMILIES: &[MetricFamily] = &[
     queue("queue_process_memory_bytes", Gauge, "queue_metrics", "Memory in bytes used by the queue", |of| {
         of.memory as f64
     }),
-    connection("connection_incoming_bytes_total", Counter, "Total number of bytes received on a connection", |of| {
-        of.received_bytes.total as f64
-    }),
-    connection("connection_outgoing_bytes_total", Counter, "Total number of bytes sent on a connection", |of| {
-        of.sent_bytes.total as f64
-    }),
-    connection("connection_pending_packets", Gauge, "Number of packets waiting to be sent on a connection", |of| {
-        f64::from(u8::from(of.pending_bytes > 0))
-    }),
+    connection(
+        "connection_incoming_bytes_total",
+        Counter,
+        "connection_coarse_metrics",
+        "Total number of bytes received on a connection",
+        |of| of.received_bytes.total as f64,
+    ),
+    connection(
+        "connection_outgoing_bytes_total",
+        Counter,
+        "connection_coarse_metrics",
+        "Total number of bytes sent on a connection",
+        |of| of.sent_bytes.total as f64,
+    ),
+    connection(
+        "connection_pending_packets",
+        Gauge,
+        "connection_metrics",
+        "Number of packets waiting to be sent on a connection",
+        |of| f64::from(u8::from(of.pending_bytes > 0)),
+    ),
     channel("channel_consumers", Gauge, "Consumers on a channel", |of| of.consumers as f64),
     channel("channel_messages_unacked", Gauge, "Delivered but not yet acknowledged messages", |of| {
         of.unacknowledged as f64
@@ -321,5 +391,94 @@ pub static OBJECT_FAMILIES: &[MetricFamily] = &[
     }),
     channel("channel_prefetch", Gauge, "Total limit of unacknowledged messages for all consumers on a channel", |of| {
         of.global_prefetch_count as f64
+    }),
+    channel("channel_messages_uncommitted", Gauge, "Messages received in a transaction but not yet committed", |of| {
+        of.uncommitted as f64
+    }),
+    channel("channel_acks_uncommitted", Gauge, "Message acknowledgements in a transaction not yet committed", |of| {
+        of.acks_uncommitted as f64
+    }),
+    channel("consumer_prefetch", Gauge, "Limit of unacknowledged messages for each consumer", |of| {
+        of.prefetch_count as f64
+    }),
+    passed(
+        "channel_messages_published_total",
+        CHANNEL_EXCHANGE,
+        "Total number of messages published into an exchange on a channel",
+        |of| of.messages.publish.total as f64,
+    ),
+    passed(
+        "channel_messages_confirmed_total",
+        CHANNEL_EXCHANGE,
+        "Total number of messages published into an exchange and confirmed on the channel",
+        |of| of.messages.confirm.total as f64,
+    ),
+    passed(
+        "channel_messages_unroutable_returned_total",
+        CHANNEL_EXCHANGE,
+        "Total number of messages published as mandatory into an exchange and returned to the publisher as unroutable",
+        |of| of.messages.return_unroutable.total as f64,
+    ),
+    passed(
+        "channel_messages_unroutable_dropped_total",
+        CHANNEL_EXCHANGE,
+        "Total number of messages published as non-mandatory into an exchange and dropped as unroutable",
+        |of| of.messages.drop_unroutable.total as f64,
+    ),
+    passed(
+        "channel_get_ack_total",
+        CHANNEL_QUEUE,
+        "Total number of messages fetched with basic.get in manual acknowledgement mode",
+        |of| of.messages.get.total as f64,
+    ),
+    passed(
+        "channel_get_total",
+        CHANNEL_QUEUE,
+        "Total number of messages fetched with basic.get in automatic acknowledgement mode",
+        |of| of.messages.get_no_ack.total as f64,
+    ),
+    passed(
+        "channel_messages_delivered_ack_total",
+        CHANNEL_QUEUE,
+        "Total number of messages delivered to consumers in manual acknowledgement mode",
+        |of| of.messages.deliver.total as f64,
+    ),
+    passed(
+        "channel_messages_delivered_total",
+        CHANNEL_QUEUE,
+        "Total number of messages delivered to consumers in automatic acknowledgement mode",
+        |of| of.messages.deliver_no_ack.total as f64,
+    ),
+    passed(
+        "channel_messages_redelivered_total",
+        CHANNEL_QUEUE,
+        "Total number of messages redelivered to consumers",
+        |of| of.messages.redeliver.total as f64,
+    ),
+    passed("channel_messages_acked_total", CHANNEL_QUEUE, "Total number of messages acknowledged by consumers", |of| {
+        of.messages.ack.total as f64
+    }),
+    passed(
+        "channel_get_empty_total",
+        CHANNEL_QUEUE,
+        "Total number of times basic.get operations fetched no message",
+        |of| of.messages.get_empty.total as f64,
+    ),
+    connection(
+        "connection_incoming_packets_total",
+        Counter,
+        "connection_metrics",
+        "Total number of packets received on a connection",
+        |of| of.received_packets as f64,
+    ),
+    connection(
+        "connection_outgoing_packets_total",
+        Counter,
+        "connection_metrics",
+        "Total number of packets sent on a connection",
+        |of| of.sent_packets as f64,
+    ),
+    connection("connection_channels", Gauge, "connection_metrics", "Channels on a connection", |of| {
+        f64::from(of.channels)
     }),
 ];

@@ -6,14 +6,14 @@ use crate::broker_views::{ERLANG_VERSION, PRODUCT_NAME, RABBITMQ_VERSION};
 use crate::changes::names::cluster_name;
 use crate::limits::METRICS_PIECE_BYTES;
 use crate::metric_families::{
-    BROKER_FAMILIES, BrokerLabels, MetricFamily, MetricSource, MetricsSnapshot, OBJECT_FAMILIES,
+    BROKER_FAMILIES, BrokerLabels, CLUSTER_FAMILIES, MetricFamily, MetricSource, MetricsSnapshot, OBJECT_FAMILIES,
 };
 use crate::metric_writer::{MetricKind, write_head, write_sample};
 use crate::queue_totals::QueueTotals;
 use crate::request_counts::RequestCounts;
 use crate::runtime_metrics;
 use crate::source::Source;
-use catalog::QueueId;
+use catalog::{Catalog, ExchangeId, QueueId};
 
 /// Which of the three sets of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct MetricsStream {
     snapshot: Option<Box<MetricsSnapshot>>,
     /// Taken when the first family of queues begins.
     queues: Option<Vec<QueueId>>,
+    /// Taken when the first family of exchanges begins.
+    exchanges: Option<Vec<ExchangeId>>,
     /// Of those that the first family has written: each queue is asked for once, and all of its samples are of one time.
     totals: Vec<QueueTotals>,
     /// For the metrics of this program alone, which come last; `None` if they are not asked for, or written.
@@ -70,8 +72,9 @@ impl MetricsStream {
     /// All of an endpoint; of the detailed one, the families of these groups, and objects of these virtual hosts.
     pub fn new(endpoint: MetricsEndpoint, groups: &[&str], vhosts: Vec<String>, requests: RequestCounts) -> Self {
         let is_wanted = |group: &str| endpoint != MetricsEndpoint::Detailed || groups.contains(&group);
-        let families = BROKER_FAMILIES.iter().chain(OBJECT_FAMILIES).filter(|family| is_wanted(family.group));
-        let families = families.collect();
+        let cluster: &[MetricFamily] = if endpoint == MetricsEndpoint::Detailed { CLUSTER_FAMILIES } else { &[] };
+        let families = BROKER_FAMILIES.iter().chain(OBJECT_FAMILIES).chain(cluster);
+        let families = families.filter(|family| is_wanted(family.group)).collect();
         let requests = is_wanted(runtime_metrics::GROUP).then_some(requests);
         Self {
             endpoint,
@@ -82,6 +85,7 @@ impl MetricsStream {
             object: 0,
             snapshot: None,
             queues: None,
+            exchanges: None,
             totals: Vec::new(),
             requests,
         }
@@ -149,7 +153,11 @@ impl MetricsStream {
         of: &MetricsSnapshot,
         family: &MetricFamily,
     ) -> bool {
-        let name = format!("{}{}", self.endpoint.prefix(), family.name);
+        let prefix = match family.source {
+            MetricSource::Vhost | MetricSource::Exchange(_) => "rabbitmq_cluster_",
+            _ => self.endpoint.prefix(),
+        };
+        let name = format!("{prefix}{}", family.name);
         if self.object == 0 {
             write_head(out, &name, family.kind, family.help);
         }
@@ -170,6 +178,12 @@ impl MetricsStream {
                 write_sample(out, &name, &[], sum_of_objects(family.name, of));
                 true
             }
+            MetricSource::Vhost => {
+                let vhosts = source.catalog().vhosts().filter(|(_, vhost)| self.is_wanted(vhost));
+                vhosts.for_each(|(_, vhost)| write_sample(out, &name, &[("vhost", vhost)], 1.0));
+                true
+            }
+            MetricSource::Exchange(value) => self.write_exchanges(out, source, &name, value),
             MetricSource::Queue(value) => self.write_queues(out, source, &name, value),
             // Places in these lists hold until the source is refreshed: the family is written at once.
             MetricSource::Connection(value) => {
@@ -216,6 +230,37 @@ impl MetricsStream {
         self.object == queues.len()
     }
 
+    fn write_exchanges(
+        &mut self,
+        out: &mut Vec<u8>,
+        source: &dyn Source,
+        name: &str,
+        value: fn(&Catalog, ExchangeId) -> f64,
+    ) -> bool {
+        let catalog = source.catalog();
+        let vhosts = &self.vhosts;
+        let exchanges = self.exchanges.get_or_insert_with(|| {
+            let is_wanted = |vhost| vhosts.is_empty() || vhosts.iter().any(|name| *name == *catalog.vhost_name(vhost));
+            catalog.exchanges().filter(|(_, exchange)| is_wanted(exchange.vhost)).map(|(id, _)| id).collect()
+        });
+        // At least one is written, so that the head is not written again.
+        while let Some(id) = exchanges.get(self.object) {
+            self.object += 1;
+            if let Some(exchange) = catalog.exchange_info(*id) {
+                let labels = [
+                    ("vhost", catalog.vhost_name(exchange.vhost)),
+                    ("exchange", &exchange.name),
+                    ("type", exchange.kind.name()),
+                ];
+                write_sample(out, name, &labels, value(catalog, *id));
+            }
+            if out.len() >= METRICS_PIECE_BYTES {
+                break;
+            }
+        }
+        self.object == exchanges.len()
+    }
+
     fn is_wanted(&self, vhost: &str) -> bool {
         self.vhosts.is_empty() || self.vhosts.iter().any(|wanted| wanted == vhost)
     }
@@ -223,7 +268,7 @@ impl MetricsStream {
 
 /// What all objects come to: numbers that the source has added up, so that it costs the same however many objects there are.
 fn sum_of_objects(name: &str, of: &MetricsSnapshot) -> f64 {
-    let (waiting, resources, sums) = (of.counts.waiting, of.counts.resources, of.counts.sums);
+    let (waiting, sums) = (of.counts.waiting, of.counts.sums);
     let sum = match name {
         "queue_messages_ready" => waiting.ready,
         "queue_messages_unacked" => waiting.unacknowledged,
@@ -232,7 +277,7 @@ fn sum_of_objects(name: &str, of: &MetricsSnapshot) -> f64 {
         "queue_messages_bytes" => of.counts.ready_bytes + of.counts.unacknowledged_bytes,
         "queue_messages_ready_bytes" => of.counts.ready_bytes,
         "queue_messages_published_total" => of.counts.messages.publish.total,
-        "queue_process_memory_bytes" => resources.queue_bytes,
+        "queue_process_memory_bytes" => of.counts.queue_memory_bytes,
         "connection_incoming_bytes_total" => sums.received_bytes,
         "connection_outgoing_bytes_total" => sums.sent_bytes,
         "connection_pending_packets" => sums.pending_connections,
@@ -240,6 +285,23 @@ fn sum_of_objects(name: &str, of: &MetricsSnapshot) -> f64 {
         "channel_messages_unacked" => sums.unacknowledged,
         "channel_messages_unconfirmed" => sums.unconfirmed,
         "channel_prefetch" => sums.global_prefetch_count,
+        "channel_messages_uncommitted" => sums.uncommitted,
+        "channel_acks_uncommitted" => sums.acks_uncommitted,
+        "consumer_prefetch" => sums.prefetch_count,
+        "channel_messages_published_total" => of.counts.messages.publish.total,
+        "channel_messages_confirmed_total" => of.counts.messages.confirm.total,
+        "channel_messages_unroutable_returned_total" => of.counts.messages.return_unroutable.total,
+        "channel_messages_unroutable_dropped_total" => of.counts.messages.drop_unroutable.total,
+        "channel_get_ack_total" => of.counts.messages.get.total,
+        "channel_get_total" => of.counts.messages.get_no_ack.total,
+        "channel_messages_delivered_ack_total" => of.counts.messages.deliver.total,
+        "channel_messages_delivered_total" => of.counts.messages.deliver_no_ack.total,
+        "channel_messages_redelivered_total" => of.counts.messages.redeliver.total,
+        "channel_messages_acked_total" => of.counts.messages.ack.total,
+        "channel_get_empty_total" => of.counts.messages.get_empty.total,
+        "connection_incoming_packets_total" => sums.received_packets,
+        "connection_outgoing_packets_total" => sums.sent_packets,
+        "connection_channels" => of.channels,
         other => unreachable!("{other} has no sum"),
     };
     sum as f64

@@ -38,7 +38,7 @@ pub fn encode(bytes: &[u8]) -> String {
 }
 
 /// The same, but for the slashes between parts.
-pub fn encode_path(path: &str) -> String {
+pub(crate) fn encode_path(path: &str) -> String {
     path.split('/').map(|part| encode(part.as_bytes())).collect::<Vec<_>>().join("/")
 }
 

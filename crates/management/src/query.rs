@@ -77,7 +77,7 @@ impl Columns {
         Ok(Self(names.into_iter().map(|name| name.split('.').map(str::to_owned).collect()).collect()))
     }
 
-    pub fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 

@@ -3,7 +3,7 @@
 use crate::json_object::{JsonObject, empty, iso_time};
 use crate::live::{MessageCounts, QueueCounts, WaitingMessages};
 use crate::source::Source;
-use catalog::{EffectivePolicy, QueueDefinition, QueueId, QueueType};
+use catalog::{EffectivePolicy, QueueDefinition, QueueId, QueueType, SessionId};
 use definitions::{Json, table_to_json};
 
 /// How much of a queue is wanted.
@@ -41,6 +41,16 @@ pub fn policies(object: JsonObject, policy: Option<&EffectivePolicy>) -> JsonObj
         .put("effective_policy_definition", policy.map_or_else(empty, |policy| table_to_json(Some(&policy.definition))))
 }
 
+/// The connection that has the queue to itself.
+fn owner(source: &dyn Source, session: Option<SessionId>) -> JsonObject {
+    let Some(owner) = session.and_then(|session| source.queue_owner(session)) else { return JsonObject::new() };
+    let details = JsonObject::new()
+        .text("name", &owner.connection)
+        .text("peer_host", &owner.peer_host)
+        .int("peer_port", owner.peer_port);
+    JsonObject::new().put("owner_pid_details", details.build())
+}
+
 /// A queue, unless it is gone.
 pub fn queue(source: &dyn Source, id: QueueId, detail: QueueDetail) -> Option<Json> {
     let catalog = source.catalog();
@@ -53,7 +63,8 @@ pub fn queue(source: &dyn Source, id: QueueId, detail: QueueDetail) -> Option<Js
         .flag("auto_delete", queue.auto_delete)
         .flag("exclusive", queue.exclusive.is_some())
         .put("arguments", table_to_json(queue.arguments.as_deref()))
-        .text("node", &source.facts().node);
+        .text("node", &source.facts().node)
+        .with(owner(source, queue.exclusive));
     match detail {
         QueueDetail::Declared => Some(object.build()),
         QueueDetail::Totals => {

@@ -71,7 +71,7 @@ impl Reader<'_> {
             H::DefinitionsOfVhost => {
                 self.vhost_id().and_then(|vhost| definitions_file::of_vhost(self.source, vhost, self.query, self.key))
             }
-            H::Parameters => self.list(self.parameters()),
+            H::Parameters => self.scope().and_then(|_| self.list(self.parameters())),
             H::Parameter => self.one(self.parameters()),
             H::GlobalParameters => self.list(self.global_parameters()),
             H::GlobalParameter => self.one(self.global_parameters()),
@@ -130,7 +130,7 @@ impl Reader<'_> {
                 let alarms = self.source.alarms().entries(&self.source.facts().node);
                 self.list(alarms.map(Row::Ready).collect())
             }
-            H::CheckAlarms => Ok(health::alarms(self.source)),
+            H::CheckAlarms => self.check_alarms(),
             H::CheckSingleNode => Ok(health::single_node()),
             H::CheckVhosts => Ok(health::vhosts()),
             H::CheckInService => Ok(health::in_service(self.source)),
@@ -194,6 +194,14 @@ impl Reader<'_> {
     fn of_node(&self, view: impl Fn(&dyn Source) -> Json) -> Read {
         match self.matched.at("node") == self.source.facts().node {
             true => self.object(view(self.source)),
+            false => missing(),
+        }
+    }
+
+    /// Of the node of the path, if it names one.
+    fn check_alarms(&self) -> Read {
+        match self.matched.get("node").is_none_or(|node| node == self.source.facts().node) {
+            true => Ok(health::alarms(self.source)),
             false => missing(),
         }
     }
@@ -268,8 +276,13 @@ impl Reader<'_> {
     /// One queue, with its consumers.
     fn queue(&self, id: QueueId, ranges: &SampleRanges) -> Read {
         let Some(Json::Object(mut fields)) = queue(self.source, id, QueueDetail::Full) else { return missing() };
-        let consumers = self.source.consumers().iter().filter(|consumer| consumer.queue == id);
-        let consumers = consumers.filter_map(|consumer| live_views::consumer(self.source, consumer)).collect();
+        let consumers: Vec<_> = self.source.consumers().iter().filter(|consumer| consumer.queue == id).collect();
+        if let Some(exclusive) = consumers.iter().find(|consumer| consumer.is_exclusive)
+            && let Some((_, tag)) = fields.iter_mut().find(|(name, _)| name == "exclusive_consumer_tag")
+        {
+            *tag = Json::text(&exclusive.tag);
+        }
+        let consumers = consumers.into_iter().filter_map(|of| live_views::consumer(self.source, of)).collect();
         fields.push(("consumer_details".to_owned(), Json::List(consumers)));
         let queue = self.with_samples(Json::Object(fields), &SampledObject::Queue(id), ranges);
         self.object(with_lists(queue, ["deliveries", "incoming"]))
@@ -385,7 +398,11 @@ impl Reader<'_> {
     }
 
     fn topic_permissions(&self) -> Result<Vec<Row>, ApiError> {
-        self.of_users(|user| definition_views::topic_permissions(self.source, user).collect())
+        let exchange = self.matched.get("exchange").map(Json::text);
+        let is_wanted = |entry: &Json| exchange.is_none() || entry.get("exchange") == exchange.as_ref();
+        self.of_users(|user| {
+            definition_views::topic_permissions(self.source, user).filter(|(_, entry)| is_wanted(entry)).collect()
+        })
     }
 
     fn policies(&self, is_operator: bool) -> Result<Vec<Row>, ApiError> {

@@ -202,6 +202,10 @@ pub static ROUTES: &[(&str, &[Route])] = routes! {
             "The topic permissions of a user in a virtual host.";
         Put "/api/topic-permissions/{vhost}/{user}" Administrator Anywhere TopicPermissionSet:
             "Gives a user a topic permission.";
+        Get "/api/topic-permissions/{vhost}/{user}/{exchange}" Administrator Anywhere TopicPermission:
+            "The topic permission of a user on an exchange.";
+        Put "/api/topic-permissions/{vhost}/{user}/{exchange}" Administrator Anywhere TopicPermissionSet:
+            "Gives a user a topic permission on the exchange of the path.";
         Delete "/api/topic-permissions/{vhost}/{user}" Administrator Anywhere TopicPermissionClear:
             "Takes all topic permissions there away.";
         Delete "/api/topic-permissions/{vhost}/{user}/{exchange}" Administrator Anywhere TopicPermissionClear:

@@ -6,7 +6,7 @@ use crate::alarm_history::AlarmHistory;
 use crate::api_error::ApiError;
 use crate::live::{
     BrokerCounts, BrokerFacts, ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink,
-    QueueCounts, VhostCounts,
+    QueueCounts, QueueOwner, VhostCounts,
 };
 use crate::live_shovel::LiveShovel;
 use crate::query::Query;
@@ -14,7 +14,7 @@ use crate::queue_totals::QueueTotals;
 use crate::request_body::RequestBody;
 use crate::route_path::RouteMatch;
 use crate::runtime_counts::RuntimeCounts;
-use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, RouteQuestion, UserId, VhostId};
+use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, RouteQuestion, SessionId, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, KeptSections};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -46,6 +46,8 @@ pub trait Source {
     /// What metrics have of a queue.
     fn queue_totals(&self, queue: QueueId) -> QueueTotals;
     fn connections(&self) -> &[LiveConnection];
+    /// The connection of a session, which exclusive queues belong to; nothing if it has not been told of yet.
+    fn queue_owner(&self, session: SessionId) -> Option<QueueOwner>;
     fn channels(&self) -> &[LiveChannel];
     fn consumers(&self) -> &[LiveConsumer];
     fn runtime(&self) -> RuntimeCounts;

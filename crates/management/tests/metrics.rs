@@ -177,6 +177,49 @@ fn each_object_has_its_samples_in_pieces_that_fit_together() {
     assert!(detailed.iter().all(|(_, labels, _)| labels.get("vhost").is_none_or(|vhost| vhost == "/")));
 }
 
+/// The families that RabbitMQ 3.10 has, and a name of each.
+const FAMILIES: [(&str, &str); 17] = [
+    ("queue_coarse_metrics", "detailed_queue_messages"),
+    ("queue_metrics", "detailed_queue_messages_ready_bytes"),
+    ("queue_consumer_count", "detailed_queue_consumers"),
+    ("connection_coarse_metrics", "detailed_connection_incoming_bytes_total"),
+    ("connection_metrics", "detailed_connection_channels"),
+    ("channel_metrics", "detailed_channel_acks_uncommitted"),
+    ("channel_exchange_metrics", "detailed_channel_messages_published_total"),
+    ("channel_queue_metrics", "detailed_channel_messages_delivered_ack_total"),
+    ("channel_queue_exchange_metrics", "detailed_queue_messages_published_total"),
+    ("connection_churn_metrics", "detailed_queues_declared_total"),
+    ("node_coarse_metrics", "detailed_process_open_fds"),
+    ("node_metrics", "detailed_process_max_fds"),
+    ("node_persister_metrics", "detailed_io_sync_ops_total"),
+    ("auth_attempt_metrics", "detailed_auth_attempts_total"),
+    ("vhost_status", "cluster_vhost_status"),
+    ("exchange_names", "cluster_exchange_name"),
+    ("exchange_bindings", "cluster_exchange_bindings"),
+];
+
+#[test]
+fn every_family_has_something_to_say() {
+    let server = TestServer::usual();
+    for (family, name) in FAMILIES {
+        let target = format!("/metrics/detailed?family={family}");
+        let samples = parse(&server.connect().request("GET", &target, &[], b"").text());
+        assert!(value(&samples, &format!("rabbitmq_{name}"), &[]).is_some(), "{family} has no {name}");
+        let others = FAMILIES.iter().filter(|(other, _)| *other != family);
+        for (other, name) in others {
+            assert_eq!(value(&samples, &format!("rabbitmq_{name}"), &[]), None, "{family} has what {other} has");
+        }
+    }
+    let target = "/metrics/detailed?family=exchange_bindings&vhost=%2F";
+    let samples = parse(&server.connect().request("GET", target, &[], b"").text());
+    let bindings = |exchange| {
+        let labels = [("vhost", "/"), ("exchange", exchange)];
+        value(&samples, "rabbitmq_cluster_exchange_bindings", &labels)
+    };
+    assert_eq!((bindings("amq.fanout"), bindings("amq.topic")), (Some(1.0), Some(0.0)));
+    assert!(samples.iter().all(|(_, labels, _)| labels.get("vhost").is_none_or(|vhost| vhost == "/")));
+}
+
 /// A source with two shards, logs, RDMA ports, a link, and times.
 fn with_runtime() -> CatalogSource {
     let mut source = source();

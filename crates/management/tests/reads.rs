@@ -2,9 +2,11 @@
 
 mod support;
 
+use catalog::{ConnectionSlot, Definition, Name, SessionId, ShardId};
 use definitions::Json;
-use management::AlarmKind;
+use management::{AlarmKind, QueueOwner};
 use support::{TestServer, basic};
+use wire::Table;
 
 /// The values of one field of all rows, or of the page's.
 fn column(answer: &Json, field: &str) -> String {
@@ -130,6 +132,10 @@ fn what_is_not_there_or_not_allowed_has_its_status() {
         ("guest", "/api/queues?page=9", 400),
         ("guest", "/api/queues?page=1&page_size=501", 400),
         ("guest", "/api/queues?name=(&use_regex=true", 400),
+        ("guest", "/api/queues?page_size=501", 200),
+        ("guest", "/api/parameters/federation-upstream/nowhere", 404),
+        ("monitor", "/api/healthchecks/node/rabbit@localhost", 200),
+        ("monitor", "/api/healthchecks/node/rabbit@elsewhere", 404),
         ("guest", "/api/health/checks/port-listener/none", 400),
         ("guest", "/api/health/checks/protocol-listener/nonsense", 400),
         ("guest", "/api/health/checks/certificate-expiration/1/eons", 400),
@@ -205,6 +211,51 @@ fn a_connection_over_rdma_tells_its_credits_and_rendezvous() {
     // Others have no such object.
     let all = server.get("guest", "/api/connections?columns=harrier&sort=name").text();
     assert_eq!(all, format!("[{{}},{rdma}]"));
+}
+
+#[test]
+fn a_connection_tells_why_it_does_not_move_and_whose_it_is() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        let vhost = source.catalog.vhost_by_name("/").expect("it is there");
+        let connection = &mut source.connections[1];
+        connection.hold = Some("the consumers of a queue that it publishes to are behind");
+        connection.held_by = source.catalog.queue(vhost, b"orders");
+        connection.certificate_subject = Some("CN=c".to_owned());
+        source
+    });
+    let one = "/api/connections/127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672?columns=peer_cert_subject,harrier";
+    let said = r#"{"peer_cert_subject":"CN=c","harrier":{"hold":"the consumers of a queue that it publishes to are behind","held_by_queue":"orders"}}"#;
+    assert_eq!(server.get("guest", one).text(), said);
+}
+
+#[test]
+fn a_queue_tells_who_has_it_to_itself() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        let vhost = source.catalog.vhost_by_name("/").expect("it is there");
+        let owner = SessionId { shard: ShardId(0), slot: ConnectionSlot::new(3), serial: 1 };
+        let unknown = SessionId { serial: 2, ..owner };
+        source.define([("own", owner), ("other", unknown)].map(|(name, session)| Definition::DeclareQueue {
+            vhost,
+            name: Name::from(name),
+            server_named: false,
+            durable: false,
+            exclusive: Some(session),
+            auto_delete: false,
+            arguments: Table::new(),
+            home: ShardId(0),
+        }));
+        let (peer_host, peer_port) = ("10.0.0.1".to_owned(), 7);
+        source.queue_owners.insert(owner, QueueOwner { connection: "c".to_owned(), peer_host, peer_port });
+        source.consumers[0].is_exclusive = true;
+        source
+    });
+    let own = r#"{"owner_pid_details":{"name":"c","peer_host":"10.0.0.1","peer_port":7}}"#;
+    assert_eq!(server.get("guest", "/api/queues/%2F/own?columns=owner_pid_details").text(), own);
+    assert_eq!(server.get("guest", "/api/queues/%2F/other?columns=owner_pid_details").text(), "{}");
+    let tag = server.get("guest", "/api/queues/%2F/orders?columns=exclusive_consumer_tag").text();
+    assert_eq!(tag, r#"{"exclusive_consumer_tag":"tag \"1\""}"#);
 }
 
 #[test]

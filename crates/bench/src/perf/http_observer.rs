@@ -1,5 +1,6 @@
 //! Asks a management API from a thread of its own, at intervals or one question after another, and times the answers.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,11 +31,20 @@ impl HttpOrigins {
         }
     }
 
+    /// Of one listener for both.
+    pub fn of_one(address: SocketAddr) -> Self {
+        let origin = format!("http://{address}");
+        Self { api: origin.clone(), metrics: origin }
+    }
+
     fn url(&self, path: &str) -> String {
         let origin = if path.starts_with("/metrics") { &self.metrics } else { &self.api };
         format!("{origin}{path}")
     }
 }
+
+/// What is asked for in a round, given its number.
+pub(crate) type AskedPaths = fn(usize) -> &'static [&'static str];
 
 /// Asks until it is told to stop.
 pub(crate) struct HttpObserver {
@@ -44,11 +54,7 @@ pub(crate) struct HttpObserver {
 
 impl HttpObserver {
     /// Begins to ask for the paths of `asked`, given the number of the round, and rests so long after each round.
-    pub fn start(
-        origins: &HttpOrigins,
-        asked: fn(usize) -> &'static [&'static str],
-        rest: Duration,
-    ) -> Result<Self, String> {
+    pub fn start(origins: &HttpOrigins, asked: AskedPaths, rest: Duration) -> Result<Self, String> {
         let (stop, stopped) = mpsc::channel();
         let origins = origins.clone();
         let observe = move || {

@@ -11,7 +11,8 @@ use super::PerfRun;
 use super::broker_goals::{SMALL, confirmed, perf_contestant, ratio};
 use super::confirm_runs::{ConfirmRun, ConfirmRuns};
 use super::declared_queues::DeclaredQueues;
-use super::http_observer::{HttpObserver, HttpOrigins, ask};
+use super::http_floor::HttpFloor;
+use super::http_observer::{AskedPaths, HttpObserver, HttpOrigins, ask};
 use crate::limits::{
     PERF_BYSTANDER_ATTEMPTS, PERF_BYSTANDER_RATE_MAX, PERF_BYSTANDER_RATE_MIN, PERF_BYSTANDER_SHARE,
     PERF_BYSTANDER_WINDOW, PERF_LISTED_OBJECTS, PERF_LISTED_QUEUES_MANY, PERF_LOOK_INTERVAL, PERF_MANAGEMENT_RUNS_MIN,
@@ -65,7 +66,7 @@ impl ManagedBroker {
         DeclaredQueues::declare(&self.target, count, &exclusive)
     }
 
-    fn observe(&self, asked: fn(usize) -> &'static [&'static str], rest: Duration) -> Result<HttpObserver, String> {
+    fn observe(&self, asked: AskedPaths, rest: Duration) -> Result<HttpObserver, String> {
         HttpObserver::start(&self.origins, asked, rest)
     }
 
@@ -157,34 +158,51 @@ impl PerfRun {
         let idle = idle.map_err(|error| format!("{connections} connections: {error}"))?;
         let declarer = broker.declare(PERF_LISTED_OBJECTS as u64)?;
         for (what, asked, goal_ms) in [
-            ("page 1 of the queues", (|_| QUEUES_PAGE) as fn(usize) -> &'static [&'static str], 50.0),
+            ("page 1 of the queues", (|_| QUEUES_PAGE) as AskedPaths, 50.0),
             ("page 1 of the connections", |_| CONNECTIONS_PAGE, 50.0),
             ("the overview", |_| OVERVIEW, 50.0),
             ("/metrics", |_| METRICS, 2.0),
             ("/metrics/per-object", |_| METRICS_PER_OBJECT, 50.0),
         ] {
-            let asking = broker.observe(asked, Duration::ZERO)?;
-            let contestants = [perf_contestant(OBSERVED, &broker.target, Scenario::default())];
-            let effort = PerfEffort { runs: 1, ..self.effort };
-            let load = compare(effort, &contestants, TrafficShape::Stream, SMALL, &CpuPlacement::default());
-            let answers_ms = asking.finish()?;
-            let rate = load?.first().map_or(f64::NAN, PerfSeries::rate);
-            self.row(
-                &format!("{connections} queues and connections, 64 B at full rate: {what}, ms p99"),
-                GoalBound::AtMost(goal_ms),
-                quantile(&answers_ms, 0.99),
-                format!(
-                    "p50 {:.2} ms, {} answers beside {rate:.0} msg/s",
-                    quantile(&answers_ms, 0.5).unwrap_or(f64::NAN),
-                    answers_ms.len()
-                ),
-            );
+            self.answers_beside_load(&broker, &broker.origins, what, asked, GoalBound::AtMost(goal_ms))?;
         }
+        let floor = HttpFloor::start(ask(&broker.origins, METRICS[0])?.len())?;
+        let what = "a thread that only answers, with the bytes of /metrics";
+        self.answers_beside_load(&broker, &floor.origins(), what, |_| METRICS, GoalBound::Nothing)?;
+        floor.finish()?;
         self.bystander(&broker)?;
         for client in idle {
             client.close().map_err(|error| error.to_string())?;
         }
         declarer.close()
+    }
+
+    /// How long answers take while the broker carries messages at full rate.
+    fn answers_beside_load(
+        &mut self,
+        broker: &ManagedBroker,
+        origins: &HttpOrigins,
+        what: &str,
+        asked: AskedPaths,
+        goal: GoalBound,
+    ) -> Result<(), String> {
+        let asking = HttpObserver::start(origins, asked, Duration::ZERO)?;
+        let contestants = [perf_contestant(OBSERVED, &broker.target, Scenario::default())];
+        let effort = PerfEffort { runs: 1, ..self.effort };
+        let load = compare(effort, &contestants, TrafficShape::Stream, SMALL, &CpuPlacement::default());
+        let answers_ms = asking.finish()?;
+        let rate = load?.first().map_or(f64::NAN, PerfSeries::rate);
+        self.row(
+            &format!("{PERF_LISTED_OBJECTS} queues and connections, 64 B at full rate: {what}, ms p99"),
+            goal,
+            quantile(&answers_ms, 0.99),
+            format!(
+                "p50 {:.2} ms, {} answers beside {rate:.0} msg/s",
+                quantile(&answers_ms, 0.5).unwrap_or(f64::NAN),
+                answers_ms.len()
+            ),
+        );
+        Ok(())
     }
 
     /// A run of confirms at this rate, with somebody who looks or without.

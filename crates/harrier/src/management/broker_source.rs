@@ -17,14 +17,14 @@ use crate::management::route_links::{federation_links, link_key};
 use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
 use broker::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats, PeekedMessage, QueueReport};
-use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, VhostId};
+use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, SessionId, VhostId};
 use definitions::{Json, KeptSections};
 use federation::{FederationCommand, LinkStatus};
 use management::{
     Action, ActionOutcome, ActionReply, AlarmHistory, AlarmKind, ApiError, BrokerCounts, BrokerFacts, ChurnCounts,
     ConnectionsToClose, ExchangeCounts, GlobalCounts, GotMessage, LiveChannel, LiveConnection, LiveConsumer,
     LiveFederationLink, LiveShovel, LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange,
-    QueueCounts, QueueTotals, RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
+    QueueCounts, QueueOwner, QueueTotals, RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
 };
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::{ConnectionSelector, ShardTotals};
@@ -45,6 +45,7 @@ struct QueueSums {
     messages: MessageCounts,
     ready_bytes: u64,
     unacknowledged_bytes: u64,
+    memory_bytes: u64,
 }
 
 impl QueueSums {
@@ -56,6 +57,7 @@ impl QueueSums {
         self.messages = sum(self.messages, messages);
         self.ready_bytes += report.ready_bytes;
         self.unacknowledged_bytes += report.unacknowledged_bytes;
+        self.memory_bytes += report.in_memory_bytes;
     }
 }
 
@@ -401,7 +403,8 @@ impl Source for BrokerSource {
         let total = |of: fn(&ShardTotals) -> u64| all(self.tables.totals(), round, of);
         let whole = |of: fn(&ShardTotals) -> u64| total(of).total;
         let messages = channel_messages(|of| all(self.tables.totals(), round, |totals| of(&totals.stats.channels)));
-        let QueueSums { waiting, ready_bytes, unacknowledged_bytes, .. } = self.queues;
+        let QueueSums { waiting, ready_bytes, unacknowledged_bytes, memory_bytes: queue_memory_bytes, .. } =
+            self.queues;
         let mut sizes = BodySizeStats::default();
         self.tables.totals().iter().for_each(|shard| sizes.add(&shard.now().stats.body_sizes));
         let limit = self.broker.memory_limit_bytes;
@@ -420,6 +423,7 @@ impl Source for BrokerSource {
             messages,
             ready_bytes,
             unacknowledged_bytes,
+            queue_memory_bytes,
             churn: ChurnCounts {
                 connection_created: total(|all| all.stats.connections_opened),
                 connection_closed: total(|all| all.stats.connections_closed),
@@ -463,7 +467,6 @@ impl Source for BrokerSource {
                 threads,
                 threads_max,
                 message_bytes: whole(|all| all.waiting_bytes),
-                ..NodeResources::default()
             },
             disk_reads,
             disk_writes,
@@ -501,6 +504,10 @@ impl Source for BrokerSource {
 
     fn connections(&self) -> &[LiveConnection] {
         self.tables.connections()
+    }
+
+    fn queue_owner(&self, session: SessionId) -> Option<QueueOwner> {
+        self.tables.queue_owner(session)
     }
 
     fn channels(&self) -> &[LiveChannel] {

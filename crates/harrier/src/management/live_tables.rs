@@ -11,8 +11,8 @@ use broker::{
 use catalog::{Catalog, ExchangeId, QueueId, SessionId, VhostId};
 use definitions::{Json, table_to_json};
 use management::{
-    ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, MessageCounts, ObjectSums, QueueCounts, QueueTotals,
-    RatedCount, WaitingMessages,
+    ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, MessageCounts, ObjectSums, QueueCounts, QueueOwner,
+    QueueTotals, RatedCount, WaitingMessages,
 };
 use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals};
 use std::collections::HashMap;
@@ -248,6 +248,8 @@ impl LiveTables {
         for KnownConnection { report, traffic } in connections {
             sums.received_bytes += traffic.now().received_bytes;
             sums.sent_bytes += traffic.now().sent_bytes;
+            sums.received_packets += traffic.now().receives;
+            sums.sent_packets += traffic.now().sends;
             sums.pending_connections += u64::from(report.send_pending_bytes > 0);
         }
         self.publishers = 0;
@@ -255,6 +257,9 @@ impl LiveTables {
             sums.channel_consumers += report.consumers;
             sums.unacknowledged += report.unacknowledged;
             sums.unconfirmed += report.unconfirmed;
+            sums.uncommitted += report.uncommitted;
+            sums.acks_uncommitted += report.uncommitted_acks;
+            sums.prefetch_count += u64::from(report.prefetch);
             sums.global_prefetch_count += u64::from(report.prefetch_shared);
             self.publishers += u64::from(stats.now().publish > 0);
         }
@@ -264,6 +269,13 @@ impl LiveTables {
     /// By name, as of the last round.
     pub fn connections(&self) -> &[LiveConnection] {
         self.connection_list.list()
+    }
+
+    /// The connection of a session; nothing if it has not been told of yet, or is gone.
+    pub fn queue_owner(&self, session: SessionId) -> Option<QueueOwner> {
+        let report = &self.connections.get(&session)?.report;
+        let (peer_host, peer_port) = host_and_port(&report.peer_address);
+        Some(QueueOwner { connection: report.name.to_string(), peer_host, peer_port })
     }
 
     pub fn channels(&self) -> &[LiveChannel] {
@@ -429,6 +441,9 @@ fn live_connection(known: &KnownConnection, round: u64, catalog: &Catalog) -> Li
         received_packets: traffic.now().receives,
         sent_packets: traffic.now().sends,
         pending_bytes: report.send_pending_bytes,
+        hold: report.hold,
+        held_by: report.held_by,
+        certificate_subject: report.certificate_subject.as_deref().map(str::to_owned),
         rdma: report.rdma.map_or_else(Vec::new, |usage| usage.named().into()),
         shard: report.id.shard.0.into(),
         client_properties: json_of(&report.client_properties),

@@ -43,10 +43,13 @@ pub fn clear(request: &ChangeRequest<'_>) -> Planned {
     Ok(PlannedChange::define([Definition::ClearPermission { user, vhost }], ActionOutcome::Done))
 }
 
-/// `PUT /api/topic-permissions/{vhost}/{user}`.
+/// `PUT /api/topic-permissions/{vhost}/{user}`, whose body names the exchange, and the same with `/{exchange}`.
 pub fn set_topic(request: &ChangeRequest<'_>) -> Planned {
     let of = |key: &str| request.body.required_text(key).map(str::to_owned);
-    let exchange = named(ResourceKind::Exchange, &of("exchange")?)?;
+    let exchange = match request.matched.get("exchange") {
+        Some(exchange) => named(ResourceKind::Exchange, exchange)?,
+        None => named(ResourceKind::Exchange, &of("exchange")?)?,
+    };
     let permission = TopicPermission { write: of("write")?, read: of("read")? };
     let owner = owner(request).ok_or_else(missing)?;
     let mut known = owner.user.topic_permissions();
