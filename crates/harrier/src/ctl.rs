@@ -19,12 +19,14 @@ mod own_table;
 mod startup_wait;
 mod status_text;
 mod store_table;
+mod time_limit;
 mod user_commands;
 
 use crate::{address_source, is_terminal_output, print_error, print_or, usage_failure};
 use api_client::ApiClient;
 use command_table::{CtlAction, CtlCommand, HEADINGS};
-use ctl_arguments::{CtlArguments, CtlLine};
+use ctl_arguments::CtlArguments;
+pub use ctl_arguments::CtlLine;
 use ctl_run::{ANSWER_TIMEOUT, CtlOutput, CtlRun};
 use exit_status::{CtlError, SysExit};
 use output_format::{OutputFormat, TableStyle, object_text};

@@ -16,6 +16,8 @@ mod ctl;
 mod default_folder;
 mod definitions_command;
 mod dialler;
+#[cfg(test)]
+mod documented_commands;
 mod generate;
 mod greeting;
 mod hash_password;

@@ -61,6 +61,22 @@ fn flat_command() -> cli::Command {
     command_line::flat_command().long_about(DESCRIPTION).after_help(BEHIND)
 }
 
+/// Whether the words are a command, and a topology that they name is well-formed, if it is there. Nobody is asked.
+#[cfg(test)]
+pub fn check(words: &[String]) -> Result<(), String> {
+    use cli::WordsError;
+    let given = match cli::parse(flat_command(), words) {
+        Ok(given) => given,
+        Err(WordsError::Help(_)) => return Ok(()),
+        Err(WordsError::Usage(why) | WordsError::Words(why)) => return Err(why),
+    };
+    let understood = command_line::read(&given)?;
+    match understood.command {
+        RouteCommand::Apply(file) if std::path::Path::new(file).exists() => apply::check(file, &understood.options),
+        _ => Ok(()),
+    }
+}
+
 /// Runs `harrier route`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let given = match given(flat_command(), words) {

@@ -58,7 +58,7 @@ impl ApiAnswer {
 /// A connection to a broker.
 pub struct ApiClient {
     connection: AdminConnection,
-    /// By which it is known among the broker's connections.
+    /// By which it is told apart from all others of the broker.
     pub connection_name: String,
 }
 
@@ -66,7 +66,9 @@ impl ApiClient {
     /// # Errors
     /// No broker answers, or it refuses the login.
     pub fn connect(url: &Url, timeout: Duration) -> Result<Self, CtlError> {
-        let connection_name = format!("harrier ctl {}", std::process::id());
+        // Processes of two hosts may have the same id.
+        let system = rustix::system::uname();
+        let connection_name = format!("harrier ctl {} at {}", std::process::id(), system.nodename().to_string_lossy());
         let connection = AdminConnection::begin(url, &connection_name, STEP_WAIT.min(timeout))?;
         Ok(ApiClient { connection: connection.with_answer_wait(timeout), connection_name })
     }

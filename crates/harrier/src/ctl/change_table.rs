@@ -238,6 +238,12 @@ pub const CHANGES: &[CtlCommand] = &[
     )
     .with_options(&[VHOST]),
     change(
+        "set_cluster_name",
+        "NAME",
+        "names the cluster for people and tools",
+        put("/api/cluster-name", &[("name", Text("NAME"))], "Setting the name of the cluster to '{NAME}' ..."),
+    ),
+    change(
         "set_global_parameter",
         "NAME VALUE",
         "sets a global parameter; VALUE is JSON",

@@ -1,21 +1,39 @@
 //! Commands that close several connections, but for the one that they have.
 
-use super::ctl_run::{CtlOutput, CtlRun};
+use super::ctl_run::{ANSWER_TIMEOUT, CtlOutput, CtlRun};
 use super::exit_status::{CtlError, SysExit};
+use super::time_limit::TimeLimit;
 use definitions::Json;
 use management::percent;
 
-/// Closes the connections that a path lists, but for its own.
-fn close(run: &mut CtlRun<'_>, path: &str) -> Result<CtlOutput, CtlError> {
-    let answer = run.client.get(&format!("{path}?columns=name,user_provided_name"))?;
-    let found = run.check(answer, "there is no virtual host '{vhost}'")?;
-    let Json::List(connections) = found else {
-        return Err(CtlError::new(SysExit::Software, "the broker's answer is no list"));
-    };
-    let own = Json::text(&run.client.connection_name);
+/// All connections of the broker, with the one of this command among them: a listing is up to a second old and tells the name
+/// that a client gave itself only once it has logged in, and without that name this connection cannot be spared.
+fn connections(run: &mut CtlRun<'_>) -> Result<Vec<Json>, CtlError> {
+    let limit = TimeLimit::begin(run.arguments.timeout.unwrap_or(ANSWER_TIMEOUT));
+    loop {
+        let found = run.items("/api/connections?columns=name,user_provided_name,user,vhost")?.unwrap_or_default();
+        if found.iter().any(|connection| is_own(run, connection)) {
+            return Ok(found);
+        }
+        if !limit.pause() {
+            return Err(CtlError::new(SysExit::Temporary, "the broker does not list the connection of this command"));
+        }
+    }
+}
+
+fn is_own(run: &CtlRun<'_>, connection: &Json) -> bool {
+    matches!(connection.get("user_provided_name"), Some(Json::Text(name)) if *name == run.client.connection_name)
+}
+
+/// Closes connections, but for its own: all, or those of whose fields one has this value.
+fn close(run: &mut CtlRun<'_>, only: Option<(&str, &str)>) -> Result<CtlOutput, CtlError> {
     let mut closed = 0;
-    for connection in connections.iter().filter(|of| of.get("user_provided_name") != Some(&own)) {
+    for connection in connections(run)? {
+        let is_meant = only.is_none_or(|(key, value)| connection.get(key) == Some(&Json::text(value)));
         let Some(Json::Text(name)) = connection.get("name") else { continue };
+        if !is_meant || is_own(run, &connection) {
+            continue;
+        }
         let target = format!("/api/connections/{}", percent::encode(name.as_bytes()));
         let answer = run.client.send("DELETE", &target, None, Some(run.arguments.at("EXPLANATION")))?;
         // One that has gone meanwhile needs no closing.
@@ -29,13 +47,17 @@ fn close(run: &mut CtlRun<'_>, path: &str) -> Result<CtlOutput, CtlError> {
 }
 
 pub fn close_all_connections(run: &mut CtlRun<'_>) -> Result<CtlOutput, CtlError> {
-    let path = match (run.arguments.has("--vhost"), run.arguments.has("--global")) {
+    let is_of_vhost = match (run.arguments.has("--vhost"), run.arguments.has("--global")) {
         (true, true) => return Err(CtlError::usage("either --vhost or --global")),
-        (true, false) => run.path("/api/vhosts/{vhost}/connections")?,
-        (false, _) => "/api/connections".to_owned(),
+        (is_of_vhost, _) => is_of_vhost,
     };
+    if is_of_vhost {
+        let answer = run.client.get(&run.path("/api/vhosts/{vhost}")?)?;
+        run.check(answer, "there is no virtual host '{vhost}'")?;
+    }
     run.progress("Closing connections ...");
-    close(run, &path)
+    let vhost = run.vhost().to_owned();
+    close(run, is_of_vhost.then_some(("vhost", &*vhost)))
 }
 
 pub fn close_all_user_connections(run: &mut CtlRun<'_>) -> Result<CtlOutput, CtlError> {
@@ -43,6 +65,6 @@ pub fn close_all_user_connections(run: &mut CtlRun<'_>) -> Result<CtlOutput, Ctl
         return Err(run.no_user());
     }
     run.progress(&run.sentence("Closing connections of user '{USER}' ..."));
-    let path = run.path("/api/connections/username/{USER}")?;
-    close(run, &path)
+    let user = run.arguments.at("USER").to_owned();
+    close(run, Some(("user", &*user)))
 }

@@ -117,7 +117,7 @@ impl CtlRun<'_> {
     }
 
     /// All rows of a list, page by page; `None`: it is not there.
-    fn items(&mut self, target: &str) -> Result<Option<Vec<Json>>, CtlError> {
+    pub fn items(&mut self, target: &str) -> Result<Option<Vec<Json>>, CtlError> {
         let strange = || CtlError::new(SysExit::Software, "the broker's answer is no page of a list");
         let mut items = Vec::new();
         for page in 1.. {

@@ -4,41 +4,28 @@ use super::api_client::ApiClient;
 use super::ctl_arguments::CtlArguments;
 use super::ctl_run::CtlOutput;
 use super::exit_status::{CtlError, SysExit};
+use super::time_limit::TimeLimit;
 use crate::address_source;
 use client::Url;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a broker is waited for, unless `--timeout` says another.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
-/// The time between two attempts.
-const PAUSE: Duration = Duration::from_millis(200);
-
-#[expect(clippy::disallowed_methods, reason = "a program that waits at a terminal")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "nothing tells that a broker elsewhere has started")]
-fn pause() {
-    std::thread::sleep(PAUSE);
-}
-
 pub fn await_startup(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
     let url = address_source::url(arguments.get("--url")).map_err(CtlError::usage)?;
-    let (begun, timeout) = (now(), arguments.timeout.unwrap_or(STARTUP_TIMEOUT));
+    let timeout = arguments.timeout.unwrap_or(STARTUP_TIMEOUT);
+    let limit = TimeLimit::begin(timeout);
     loop {
-        let left = timeout.saturating_sub(begun.elapsed());
-        let why = match attempt(&url, left.max(PAUSE)) {
+        let why = match attempt(&url, limit.left()) {
             Ok(()) => return Ok(CtlOutput::Nothing),
             // Waiting changes none of the others.
             Err(error) if ![SysExit::Unavailable, SysExit::Temporary].contains(&error.status) => return Err(error),
             Err(error) => error.text,
         };
-        if begun.elapsed() + PAUSE >= timeout {
+        if !limit.pause() {
             let text = format!("the broker has not answered for {} s: {why}", timeout.as_secs());
             return Err(CtlError::new(SysExit::Temporary, text));
         }
-        pause();
     }
 }
 

@@ -84,6 +84,12 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
     Ok(())
 }
 
+/// Whether a file is a topology, as far as can be known without its brokers.
+#[cfg(test)]
+pub fn check(file: &str, options: &RouteOptions) -> Result<(), String> {
+    DeclaredTopology::read(file, options).map(drop)
+}
+
 fn execute(asked: &mut [AdminConnection], changes: &[(usize, TopologyChange)]) -> Result<(), RouteFailure> {
     for (done, (at, change)) in changes.iter().enumerate() {
         asked[*at].ask(change.command, change.arguments.clone()).map_err(|none| {

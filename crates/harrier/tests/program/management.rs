@@ -141,6 +141,10 @@ fn it_shows_queues_connections_channels_and_consumers() {
         let consumers = broker.get("/api/consumers/%2F").json();
         assert_eq!(consumers[0]["queue"]["name"], "moves");
         assert_eq!(consumers[0]["channel_details"]["connection_name"], name);
+        let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
+        client.declare_queue(channel, "own", &exclusive).expect("a queue");
+        let own = broker.get("/api/queues/%2F/own").json();
+        assert_eq!(own["owner_pid_details"]["name"], name, "{own}");
         client.close().expect("an orderly end");
         broker.wait_for("/api/connections", "no connection", |connections| connections == &Value::Array(vec![]));
         broker.wait_for("/api/channels", "no channel", |channels| channels == &Value::Array(vec![]));
@@ -189,6 +193,9 @@ fn metrics_need_no_login_and_have_an_address_of_their_own() {
     assert!(metric(&text, "rabbitmq_process_resident_memory_bytes") > Some(1e6), "{text}");
     let detailed = request(&broker.metrics, "GET", "/metrics/per-object", "", "").body;
     assert!(detailed.contains("rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"q\"} 3"), "{detailed}");
+    let memory = metric(&text, "rabbitmq_queue_process_memory_bytes").expect("a sum");
+    let of_queue = format!("rabbitmq_queue_process_memory_bytes{{vhost=\"/\",queue=\"q\"}} {memory}\n");
+    assert!(memory > 0.0 && detailed.contains(&of_queue), "{memory}: {detailed}");
     assert_eq!(request(&broker.metrics, "GET", "/api/overview", GUEST, "").status, 404);
     assert_eq!(request(&broker.api, "GET", "/metrics", GUEST, "").status, 404);
     assert_eq!(request(&broker.api, "GET", "/api/overview", "", "").status, 401);
