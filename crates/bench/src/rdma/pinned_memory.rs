@@ -32,14 +32,6 @@ impl RdmaGoals {
     }
 }
 
-/// Memory of a process that the kernel counts as pinned, for devices or otherwise.
 fn pinned_bytes(pid: u32) -> Result<u64, String> {
-    let path = format!("/proc/{pid}/status");
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let kib = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let (pinned, locked) = (kib("VmPin:"), kib("VmLck:"));
-    pinned.zip(locked).map(|(pinned, locked)| (pinned + locked) << 10).ok_or_else(|| format!("{path} has no VmPin"))
+    gauge::pinned_bytes(pid).ok_or_else(|| format!("/proc/{pid}/status has no VmPin, or is not readable"))
 }

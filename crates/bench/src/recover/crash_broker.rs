@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gauge::clock::{Deadline, now_ns, pause};
-use gauge::{ProcessMeter, RoleUsage, with_descendants};
+use gauge::{ProcessMeter, RoleUsage, is_alive, with_descendants};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,6 +22,7 @@ use harness::interrupt;
 use harness::picked_port::is_taken;
 use harness::placement::CpuList;
 use harness::scratch::ScratchDirectory;
+use harness::scripted_broker::{StartedBroker, stop};
 use load::limits::{CONNECT_INTERVAL, RECOVERY_WAIT};
 
 /// The exit status of a script whose broker's port another program has: the number of the system's error.
@@ -182,10 +183,9 @@ impl CrashBroker {
             output.read_to_string(&mut text).map_err(|error| format!("the start script: {error}"))?;
         }
         let status = script.wait().map_err(|error| format!("the start script: {error}"))?;
-        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let url = value("url ").and_then(|url| Url::parse(url).ok());
-        let port = url.and_then(|url| url.address.rsplit_once(':')?.1.parse().ok());
-        match (value("pid ").and_then(|pid| pid.parse().ok()), port) {
+        let StartedBroker { url, pid } = StartedBroker::parse(&text);
+        let port = url.and_then(|url| Url::parse(&url).ok()?.address.rsplit_once(':')?.1.parse().ok());
+        match (pid, port) {
             (Some(pid), Some(port)) if status.success() => {
                 (self.process, self.port) = (CrashProcess::Scripted(pid), port);
                 Ok(())
@@ -236,22 +236,6 @@ impl CrashBroker {
             // What the broker left running beside itself.
             CrashBrokerSource::Scripts(scripts) => stop(scripts, self.folder.path(), &[]),
         }
-    }
-}
-
-/// Whether a process is there and does something: a zombie is not.
-fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| !rest.starts_with(['Z', 'X'])))
-}
-
-fn stop(scripts: &Path, folder: &Path, words: &[&str]) -> Result<(), String> {
-    let script = scripts.join("stop");
-    let status = Command::new(&script).arg(folder).args(words).stdin(Stdio::null()).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{} failed ({status})", script.display())),
-        Err(error) => Err(format!("{}: {error}", script.display())),
     }
 }
 
