@@ -5,6 +5,7 @@
 //! Never:  is used by another crate: nothing depends on this crate.
 #![forbid(unsafe_code)]
 
+pub mod book;
 pub mod modules;
 pub mod source;
 pub mod surface;

@@ -1,7 +1,8 @@
 //! What a crate shows to others: its public items, and which of them somebody outside of its `src` names.
 //!
-//! Names are compared, not what they mean: an item is taken for named if any other crate, test, example, bench or fuzz target
-//! has its identifier. What the compiler knows better stays with it: an item that is not public and not used is dead code.
+//! Names are compared, not what they mean: an item is taken for named if a crate that depends on its own, a test, example,
+//! bench or fuzz target has its identifier. What the compiler knows better stays with it: an item that is not public and not
+//! used is dead code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -122,6 +123,7 @@ pub fn unnamed() -> Vec<SurfaceItem> {
             crates.entry(name.to_owned()).or_default().insert(path, code);
         }
     }
+    let below = dependencies();
     let mut unnamed = Vec::new();
     for (name, files) in crates {
         // Nothing depends on this crate, and its own tests are all that it is for.
@@ -130,11 +132,36 @@ pub fn unnamed() -> Vec<SurfaceItem> {
             continue;
         }
         let own = format!("{name}/src");
-        let is_unnamed = |item: &SurfaceItem| named_by[&item.name].iter().all(|unit| *unit == own);
+        let folder = name.trim_start_matches("crates/");
+        // Whoever does not depend on the crate means something else by the same name.
+        let is_other = |unit: &String| {
+            let user = unit.strip_prefix("crates/").and_then(|unit| unit.split('/').next());
+            user.is_some_and(|user| user != folder && !below.get(user).is_some_and(|below| below.contains(folder)))
+        };
+        let is_unnamed = |item: &SurfaceItem| named_by[&item.name].iter().all(|unit| *unit == own || is_other(unit));
         unnamed.extend(CrateSurface::new(&root, files).items().into_iter().filter(is_unnamed));
     }
     unnamed.sort();
     unnamed
+}
+
+/// The crates on which each crate depends by layers.toml, for its tests as well, and those on which they depend.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let stated: toml::Table = crate::read("layers.toml").parse().expect("layers.toml is TOML");
+    let crates = stated["crate"].as_table().expect("it has crates");
+    let names = |entry: &toml::Value, key| {
+        let list = entry.get(key).and_then(toml::Value::as_array).into_iter().flatten();
+        list.filter_map(|name| name.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let closure = |entry: &toml::Value| {
+        let (mut found, mut waiting) = (BTreeSet::new(), [names(entry, "uses"), names(entry, "tests_use")].concat());
+        while let Some(name) = waiting.pop() {
+            waiting.extend(names(&crates[&name], "uses").into_iter().filter(|below| !found.contains(below)));
+            found.insert(name);
+        }
+        found
+    };
+    crates.iter().map(|(name, entry)| (name.clone(), closure(entry))).collect()
 }
 
 /// `crates/NAME/src` for what a library or program is made of; the folder for everything else, which only uses it.

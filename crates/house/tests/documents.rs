@@ -113,6 +113,9 @@ fn commands_in_documents_exist() {
             let known = match words[..] {
                 ["make", target, ..] if !target.contains('=') => targets.contains(target),
                 ["tests/suite", step, ..] => steps.contains(step),
+                [script, ..] if ["tests/", "fuzz/run", "packages/"].iter().any(|start| script.starts_with(start)) => {
+                    script.contains(['*', '…', '{']) || house::root().join(script).exists()
+                }
                 ["harrier" | "target/release/harrier", word, ..] if word.chars().all(|c| c.is_ascii_lowercase()) => {
                     program.contains(&format!("\"{word}\""))
                 }
@@ -130,7 +133,10 @@ fn commands_in_documents_exist() {
 fn names_of_the_code_in_documents_exist() {
     let types = declared(&["struct", "enum", "trait", "type", "Variant"]);
     let functions = declared(&["fn", "const"]);
-    let everything: String = house::files("crates", ".rs").into_iter().map(house::read).collect();
+    // The header has its own names of what is declared in Rust.
+    let sources = house::files("crates", ".rs").into_iter().chain(house::files("crates", ".h"));
+    let everything: String = sources.map(house::read).collect();
+    let scripts = scripts();
     let mut broken = Vec::new();
     for path in documents() {
         for (line, piece) in code(&house::read(&path)) {
@@ -146,17 +152,18 @@ fn names_of_the_code_in_documents_exist() {
                 && owner.starts_with(|c: char| c.is_ascii_uppercase())
                 && [owner, member].iter().all(|part| part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
             {
-                let variant = [",", " {", "("].iter().any(|end| everything.contains(&format!("    {member}{end}")));
+                let is_variant =
+                    || [",", " {", "("].iter().any(|end| everything.contains(&format!("    {member}{end}")));
                 // The standard library's names are not ours to check.
                 let ours = owner != "Instant";
-                if ours && !(types.contains(owner) && (functions.contains(member) || variant)) {
+                if ours && !(types.contains(owner) && (functions.contains(member) || is_variant())) {
                     broken.push(place());
                 }
             }
             // A limit.
             let is_limit =
                 piece.len() > 4 && piece.contains('_') && piece.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-            if is_limit && !functions.contains(&piece) && !everything.contains(&piece) && !is_of_a_script(&piece) {
+            if is_limit && !functions.contains(&piece) && !everything.contains(&piece) && !scripts.contains(&piece) {
                 broken.push(place());
             }
         }
@@ -164,12 +171,187 @@ fn names_of_the_code_in_documents_exist() {
     check(broken, "names that the code does not have");
 }
 
-/// Environment variables live in scripts.
-fn is_of_a_script(name: &str) -> bool {
+/// What counts errors of links in Linux and in drivers; a table of `docs/operations/rdma.md` has them.
+const COUNTERS_OF_DRIVERS: [&str; 21] = [
+    "completer_retry_err",
+    "link_downed",
+    "local_ack_timeout_err",
+    "np_ecn_marked_roce_packets",
+    "numa_node",
+    "out_of_buffer",
+    "out_of_seq_request",
+    "out_of_sequence",
+    "packet_seq_err",
+    "port_rcv_data",
+    "port_rcv_errors",
+    "port_rcv_packets",
+    "port_xmit_data",
+    "port_xmit_wait",
+    "rcvd_pkts",
+    "rcvd_rnr_err",
+    "rcvd_seq_err",
+    "rdma_recvs",
+    "retry_exceeded_err",
+    "rp_cnp_handled",
+    "symbol_error",
+];
+/// A setting of Linux, a name that STYLE.md invents, and ends that names of metrics are joined with.
+const OTHER_NAMES: [&str; 6] = [
+    "ip_local_port_range",
+    "a_requeued_message_returns_to_its_place",
+    "ops_total",
+    "bytes_total",
+    "time_seconds_total",
+    "send_rnr_err",
+];
+
+/// Names as settings, fields, metrics and tests have them: words of small letters that underscores join.
+fn joined_names(text: &str) -> impl Iterator<Item = &str> {
+    let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    names.filter(|name| {
+        name.split('_').count() > 1
+            && name.split('_').all(|part| !part.is_empty())
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit())
+            && !name.ends_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// Whether the sources have a metric in its pieces: those of the store and of RDMA are joined of them.
+fn is_metric(name: &str, known: &BTreeSet<&str>) -> bool {
+    let pieces = ["harrier_store_", "harrier_rdma_", "rabbitmq_"].iter().find_map(|start| name.strip_prefix(start));
+    pieces.is_some_and(|rest| known.contains(rest) || known.contains(rest.trim_end_matches("_total")))
+}
+
+#[test]
+fn settings_metrics_and_fields_of_pages_exist() {
+    let folders = ["crates", "tests", "fuzz", "packages"].map(|folder| house::files(folder, ""));
+    let mut sources = String::new();
+    let here = Path::new(file!()).file_name();
+    let files = folders.iter().flatten().filter(|path| path.file_name() != here);
+    for path in files.chain(&house::files("docs", ".yml")) {
+        // Images and archives of tests are no text.
+        sources.push_str(&std::fs::read_to_string(house::root().join(path)).unwrap_or_default());
+        sources.push('\n');
+    }
+    let known: BTreeSet<&str> = sources.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let mut broken = Vec::new();
+    let mut checked = 0;
+    for path in documents() {
+        let is_record = ["docs/decisions", "docs/measurements"].iter().any(|folder| path.starts_with(folder));
+        if is_record || path.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        let document = house::read(&path);
+        let blocks: BTreeSet<_> = blocks(&document).collect();
+        for (line, piece) in code(&document).into_iter().filter(|(line, _)| !blocks.contains(line)) {
+            for name in joined_names(&piece) {
+                checked += 1;
+                let is_foreign = COUNTERS_OF_DRIVERS.contains(&name) || OTHER_NAMES.contains(&name);
+                if !known.contains(name) && !is_foreign && !is_metric(name, &known) {
+                    broken.push(format!("{}:{line}: {name}", path.display()));
+                }
+            }
+        }
+    }
+    check(broken, "names that are in no source");
+    assert!(checked > 1000, "only {checked} names were found");
+}
+
+/// What is looked up in, not read: as long as what it lists.
+const REFERENCES: [&str; 4] =
+    ["docs/configuration.md", "docs/management.md", "docs/operations/ctl.md", "docs/glossary.md"];
+/// Folders of references, and of records that stay as they are.
+const UNBOUNDED_FOLDERS: [&str; 3] = ["docs/protocol", "docs/measurements", "docs/decisions"];
+const PAGE_LINES_MAX: usize = 250;
+
+#[test]
+fn a_page_is_not_long() {
+    let long = documents().into_iter().filter(|path| {
+        let is_bounded = !REFERENCES.iter().any(|page| path == Path::new(page))
+            && !UNBOUNDED_FOLDERS.iter().any(|folder| path.starts_with(folder))
+            && !path.ends_with("CHANGELOG.md");
+        is_bounded && house::read(path).lines().count() > PAGE_LINES_MAX
+    });
+    check(long.map(|path| path.display().to_string()).collect(), "pages that nobody reads to their end");
+}
+
+/// First words of spans that are commands of others.
+const OTHER_COMMANDS: [&str; 15] = [
+    "apt",
+    "cargo",
+    "cat",
+    "cpupower",
+    "dnf",
+    "harrier",
+    "ip",
+    "kill",
+    "make",
+    "mount",
+    "pip",
+    "promtool",
+    "rdma",
+    "systemctl",
+    "systemd-analyze",
+];
+
+/// What a span quotes of the program, if it is a sentence of it: the pieces between what differs each time (`…`, numbers,
+/// words of capitals, names in quotes).
+fn quoted_sentence(span: &str) -> Vec<String> {
+    let words: Vec<&str> = span.split(' ').collect();
+    let is_word = |word: &&str| word.chars().all(|c| c.is_alphanumeric() || "'\":,.;…()-".contains(c));
+    let is_sentence = words.len() > 2
+        && span.starts_with(|c: char| c.is_ascii_lowercase())
+        && words.iter().all(is_word)
+        && !words.iter().any(|word| word.starts_with('-'))
+        && !OTHER_COMMANDS.contains(&words[0]);
+    if !is_sentence {
+        return Vec::new();
+    }
+    let differs = |word: &str| {
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+        word.contains(['\'', '"', '…', '(']) || bare.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
+    };
+    let pieces = words.split(|word| differs(word)).map(|piece| piece.join(" "));
+    pieces.map(|piece| piece.trim_matches([':', '.', ',']).to_owned()).filter(|piece| piece.len() > 3).collect()
+}
+
+#[test]
+fn errors_that_pages_quote_are_those_of_the_program() {
+    let sources: String = house::files("crates", ".rs").into_iter().map(house::read).collect();
+    // A text goes on in the next line behind a backslash.
+    let sources = sources.split("\\\n").map(str::trim_start).collect::<String>();
+    let pages = house::files("docs/operations", ".md").into_iter().chain(["docs/moving-from-rabbitmq.md".into()]);
+    let (mut broken, mut checked) = (Vec::new(), 0);
+    for path in pages {
+        let document = house::read(&path);
+        let blocks: BTreeSet<_> = blocks(&document).collect();
+        for (line, span) in code(&document).into_iter().filter(|(line, _)| !blocks.contains(line)) {
+            for piece in quoted_sentence(&span) {
+                checked += 1;
+                if !sources.contains(&piece) {
+                    broken.push(format!("{}:{line}: {span}: {piece:?}", path.display()));
+                }
+            }
+        }
+    }
+    check(broken, "texts that the program does not have");
+    assert!(checked > 30, "only {checked} texts were found");
+}
+
+/// The lines of a document that are in blocks.
+fn blocks(document: &str) -> impl Iterator<Item = usize> {
+    let mut in_block = false;
+    document.lines().enumerate().filter_map(move |(at, line)| {
+        in_block ^= line.trim_start().starts_with("```");
+        in_block.then_some(at + 1)
+    })
+}
+
+/// The text of all scripts: environment variables live there.
+fn scripts() -> String {
     let scripts = ["tests", "fuzz"].into_iter().flat_map(|folder| house::files(folder, ""));
-    scripts
-        .filter(|path| path.extension().is_none_or(|ending| ending == "py"))
-        .any(|path| house::read(path).contains(name))
+    scripts.filter(|path| path.extension().is_none_or(|ending| ending == "py")).map(house::read).collect()
 }
 
 /// The rows of a document's tables: their cells, with the line.
