@@ -431,6 +431,12 @@ static bool heartbeats_are_missed(void)
     return all && harrier_flush(own) == HARRIER_NO_CONNECTION;
 }
 
+static int usage(void)
+{
+    fputs("usage: expect words|faults|stopped|killed, with AMQP_URL, WAY and BROKER_PID in its environment\n", stderr);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -438,11 +444,11 @@ int main(int argc, char **argv)
     way = getenv("WAY");
     const char *broker = getenv("BROKER_PID");
     if (!url || !way || !broker)
-        return 2;
+        return usage();
     broker_pid = (pid_t)atoi(broker);
     /* 0 and less would be a group of processes. */
     if (broker_pid <= 1)
-        return 2;
+        return usage();
     opened();
     if (strcmp(part, "words") == 0) {
         report("properties-arrive", properties_arrive());
@@ -468,7 +474,7 @@ int main(int argc, char **argv)
         is_lost = is_lost && harrier_publish(channel, "", "q", bytes("x"), NULL, false, NULL) == HARRIER_NO_CONNECTION;
         report("broker-killed", is_lost);
     } else {
-        return 2;
+        return usage();
     }
     report("closes", ok(harrier_close(connection)) && harrier_close(connection) == HARRIER_NO_CONNECTION);
     return failed;
