@@ -80,6 +80,8 @@ use wire::{ChannelNumber, PROTOCOL_HEADER, ShortStr, Table, TableRef};
 
 /// Longer than anything here takes: a wait that exceeds it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at a condition, so that those who are to bring it about have the processor.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 fn harrier() -> Command {
     let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
@@ -210,16 +212,17 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> St
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}: {}", told());
+        gauge::clock::pause(BETWEEN_LOOKS);
     }
 }
 
-/// A text field of a JSON line.
 /// Where a broker or a proxy listens first, of its line that it is ready.
 fn first_address(line: &str) -> String {
     let ready = ReadyLine::parse(line).unwrap_or_else(|| panic!("{line} does not say that it is ready"));
     ready.addresses.into_iter().next().expect("it listens somewhere")
 }
 
+/// A text field of a JSON line.
 fn field(line: &str, name: &str) -> String {
     let start = format!("\"{name}\":\"");
     let value = line.split_once(&start).and_then(|(_, rest)| rest.split_once('"'));

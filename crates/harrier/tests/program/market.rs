@@ -1,14 +1,17 @@
 //! `harrier market`: every order is answered exactly once, over any transport, after a kill, and with foreign input.
 
-use super::{BrokerProcess, PATIENCE, TempFolder, harrier, output};
+use super::{BETWEEN_LOOKS, BrokerProcess, PATIENCE, TempFolder, harrier, output};
 use client::{Client, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Trading options of all runs here.
 const TRADING: [&str; 6] = ["--orders", "20000", "--seed", "7", "--sample", "5000"];
+
+/// How long a sweep of eight runs may take: a busy machine needs a multiple of what a quiet one does.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(180);
 
 /// A market program; killed on drop.
 struct MarketProcess(Child);
@@ -26,7 +29,7 @@ impl MarketProcess {
 
     /// Waits until its output file has this many bytes.
     fn until_written(&mut self, file: &str, bytes: u64) {
-        until(|| {
+        until(PATIENCE, || {
             assert_eq!(self.0.try_wait().expect("a child"), None, "it ended early");
             std::fs::metadata(file).map_or(0, |file| file.len()) >= bytes
         });
@@ -65,11 +68,11 @@ fn children(pid: u32) -> Vec<String> {
 
 /// Waits for a condition on another process.
 #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
-fn until(mut condition: impl FnMut() -> bool) {
+fn until(limit: Duration, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "it does not come");
-        std::thread::yield_now();
+        assert!(began.elapsed() < limit, "it does not come");
+        gauge::clock::pause(BETWEEN_LOOKS);
     }
 }
 
@@ -203,7 +206,7 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
     }
     // Rejections whose sender names no queue: the reporter gets them while it runs.
     let reporter = MarketProcess::start(&[&["reporter", "--file", &file], &place[..]].concat());
-    until(|| consumers(&mut client, channel, "rubbish.statistics") == 1);
+    until(PATIENCE, || consumers(&mut client, channel, "rubbish.statistics") == 1);
     client.publish(channel, &Publish::to("rubbish", "orders"), b"\x1f").expect("sent");
     // An order far ahead of the last one: five are missing. Nobody sells at its price.
     client.publish(channel, &to("orders"), b"\x1f\0\0\0\x01\x0a\0\0\x09").expect("sent");
@@ -283,7 +286,7 @@ fn a_sweep_tries_places_and_stops_who_is_not_measured() {
     let words = ["sweep", "--rates", "max", "--runs", "2", "--against", &url, "--json", &json, "--pause-others"];
     let mut sweep = MarketProcess::start(&[&words[..], &["--also-cpus", &place], &TRADING].concat());
     let (mut stopped, mut moved) = (false, before.len() == 1 && before[0] == first);
-    until(|| {
+    until(SWEEP_PATIENCE, || {
         let (letter, processors) = state(pid);
         stopped |= letter == 'T';
         moved |= processors.iter().all(|one| *one == first);
@@ -312,7 +315,7 @@ fn a_sweep_tries_places_and_stops_who_is_not_measured() {
     // Stopped brokers continue when the sweep is interrupted.
     let words = ["sweep", "--rates", "100", "--seconds", "3600", "--against", &url, "--pause-others"];
     let mut sweep = MarketProcess::start(&words);
-    until(|| {
+    until(PATIENCE, || {
         assert_eq!(sweep.0.try_wait().expect("a child"), None, "it ended early");
         state(pid).0 == 'T' && children(sweep.0.id()).len() == 4
     });
