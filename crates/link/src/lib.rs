@@ -34,6 +34,6 @@ pub use peer::PeerAddress;
 pub use rdma_usage::RdmaUsage;
 pub use socket_pair::socket_pair;
 pub use tls::{
-    Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, SanType, TlsClient, TlsError, TlsServer,
-    TlsServerOptions, TlsVersion,
+    Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, SanType, TlsClient, TlsError,
+    TlsParameters, TlsServer, TlsServerOptions, TlsVersion,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slab::{BlockMut, Gather};
 
-use crate::tls::Certificate;
+use crate::tls::{Certificate, TlsParameters};
 use crate::{LinkError, PeerAddress, RdmaUsage};
 
 /// One end of an ordered, reliable byte stream.
@@ -84,6 +84,11 @@ pub trait Link: Send {
 
     /// The peer's verified certificate, if it has shown one.
     fn certificate(&self) -> Option<&Certificate> {
+        None
+    }
+
+    /// What the handshake of a TLS link has agreed on; `None` before its end, and for other links.
+    fn tls_parameters(&self) -> Option<TlsParameters> {
         None
     }
 

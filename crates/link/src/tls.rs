@@ -9,12 +9,14 @@ mod der;
 mod distinguished_name;
 mod engine;
 mod files;
+mod parameters;
 mod server;
 mod tls_link;
 
 pub use certificate::{Certificate, CertificateIdentity, SanType};
 pub use client::TlsClient;
 pub use files::{CertificateFiles, TlsError};
+pub use parameters::TlsParameters;
 pub use server::{ClientCertificates, TlsServer, TlsServerOptions, TlsVersion};
 
 use rustls::crypto::CryptoProvider;

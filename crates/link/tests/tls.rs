@@ -5,8 +5,9 @@ mod certificates;
 use certificates::Authority;
 use link::contract::{LinkPair, check_all};
 use link::{
-    Address, CertificateFiles, CertificateIdentity, ClientCertificates, DialOptions, Link, LinkError, ListenOptions,
-    Listener, ReceiveOutcome, SanType, TlsClient, TlsServer, TlsServerOptions, TlsVersion, WaitFor, dial, dial_tls,
+    Address, Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, DialOptions, Link, LinkError,
+    ListenOptions, Listener, ReceiveOutcome, SanType, TlsClient, TlsParameters, TlsServer, TlsServerOptions,
+    TlsVersion, WaitFor, dial, dial_tls,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -141,6 +142,10 @@ fn a_client_proves_who_it_is() {
             assert!(told.contains("fatal alert"), "{told}");
             continue;
         };
+        let agreed = TlsParameters { protocol: "tlsv1.3", key_exchange: "any", cipher: "aes_128_gcm", hash: "aead" };
+        for end in [&far, &near.expect("the client is let in")] {
+            assert_eq!(end.tls_parameters(), Some(agreed), "{how:?}");
+        }
         assert_eq!(far.certificate().is_some(), is_known, "{how:?}");
         for (from, name) in [
             (CertificateIdentity::CommonName, "orders"),
@@ -150,6 +155,8 @@ fn a_client_proves_who_it_is() {
             let found = far.certificate().and_then(|certificate| certificate.identity(from));
             assert_eq!(found.as_deref(), is_known.then_some(name));
         }
+        let issuer = far.certificate().and_then(Certificate::issuer);
+        assert_eq!(issuer.as_deref(), is_known.then_some("CN=client,O=Harrier test"));
         let nobody = CertificateIdentity::AlternativeName { kind: SanType::Email, index: 0 };
         assert_eq!(far.certificate().and_then(|certificate| certificate.identity(nobody)), None);
     }

@@ -70,7 +70,7 @@ export function connection({ names: [name], goTo }) {
       ["TLS", answer.ssl ? [answer.ssl_protocol, answer.ssl_cipher].filter(Boolean).join(" ") || "yes" : "no"], ["Logged in by", visible(answer.auth_mechanism)],
       ["Client", visible([client.product, client.version, client.platform].filter((value) => typeof value === "string").join(" ") || "says nothing")],
       ["Connected", duration(Date.now() - answer.connected_at)], ["Received", bytes(answer.recv_oct)], ["Sent", bytes(answer.send_oct)], ["Waits to be sent", bytes(answer.send_pend)],
-      ["Certificate", visible(answer.peer_cert_subject ?? "none")], ["Waits for", visible(answer.harrier?.hold ?? "nothing")], ["Shard", count(answer.shard)], ["Heartbeat", answer.timeout > 0 ? `${answer.timeout} s` : "off"],
+      ["Certificate", visible(answer.peer_cert_subject ? `${answer.peer_cert_subject}, issued by ${answer.peer_cert_issuer}` : "none")], ["Waits for", visible(answer.harrier?.hold ?? "nothing")], ["Shard", count(answer.shard)], ["Heartbeat", answer.timeout > 0 ? `${answer.timeout} s` : "off"],
       ["Frames up to", bytes(answer.frame_max)], ["Channels up to", answer.channel_max > 0 ? count(answer.channel_max) : "no limit"]];
     fill(about, pairs(rows));
     fill(rdma, answer.harrier?.rdma ? [h("h2", {}, "RDMA"), h("dl", { class: "grid" }, pairs(rdmaRows(answer.harrier.rdma)))] : null);

@@ -77,7 +77,16 @@ pub fn empty() -> Json {
 
 /// `2026-11-22T20:12:18.857+00:00`, of milliseconds since the epoch.
 pub fn iso_time(ms: u64) -> String {
-    let (days, of_day) = ((ms / 86_400_000) as i64, ms % 86_400_000);
+    format!("{}.{:03}+00:00", date_and_time((ms / 1_000) as i64), ms % 1_000)
+}
+
+/// `2026-11-22T20:12:18Z`, of seconds since the epoch, which may be before it.
+pub fn iso_second(second: i64) -> String {
+    format!("{}Z", date_and_time(second))
+}
+
+fn date_and_time(second: i64) -> String {
+    let (days, of_day) = (second.div_euclid(86_400), second.rem_euclid(86_400));
     // Days to a date of the Gregorian calendar, by eras of 400 years that begin in March (Hinnant, "chrono-compatible
     // low-level date algorithms").
     let shifted = days + 719_468;
@@ -88,13 +97,13 @@ pub fn iso_time(ms: u64) -> String {
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second, part) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1_000 % 60, of_day % 1_000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{part:03}+00:00")
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{JsonObject, iso_time};
+    use super::{JsonObject, iso_second, iso_time};
     use crate::rated_count::RatedCount;
 
     #[test]
@@ -115,6 +124,11 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000+00:00"),
         ] {
             assert_eq!(iso_time(ms), text);
+        }
+        for (second, text) in
+            [(-1, "1969-12-31T23:59:59Z"), (0, "1970-01-01T00:00:00Z"), (2_524_608_000, "2050-01-01T00:00:00Z")]
+        {
+            assert_eq!(iso_second(second), text);
         }
     }
 }

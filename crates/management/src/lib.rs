@@ -97,9 +97,9 @@ pub use got_message::GotMessage;
 pub use io_counts::{IoCounts, IoOperation};
 pub use list_request::{ListRequest, NameFilter, PagePlace, PageRequest};
 pub use live::{
-    BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveChannel, LiveConnection,
-    LiveConsumer, LiveFederationLink, LoginCounts, MessageCounts, NodeResourceRates, NodeResources, QueueCounts,
-    QueueOwner, VhostCounts, WaitingMessages,
+    BrokerCounts, BrokerFacts, ChurnCounts, ExchangeCounts, GlobalCounts, ListenerFacts, LiveCertificate, LiveChannel,
+    LiveConnection, LiveConsumer, LiveFederationLink, LiveTls, LoginCounts, MessageCounts, NodeResourceRates,
+    NodeResources, QueueCounts, QueueOwner, VhostCounts, WaitingMessages,
 };
 pub use live_shovel::{LiveShovel, LiveShovelEnd};
 pub use log_counts::LogCounts;

@@ -299,13 +299,34 @@ pub struct LiveConnection {
     /// Why it does not move, in words, and the queue that it waits for.
     pub hold: Option<&'static str>,
     pub held_by: Option<QueueId>,
-    /// The subject of the certificate that the client has shown.
-    pub certificate_subject: Option<String>,
+    /// What TLS has agreed on, over TLS.
+    pub tls: Option<LiveTls>,
     pub shard: u32,
     /// Credits and rendezvous by their names, as of when it was last told; none if it is not over RDMA.
     pub rdma: Vec<(&'static str, u64)>,
     /// An object.
     pub client_properties: Option<Json>,
+}
+
+/// The TLS of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveTls {
+    /// `tlsv1.2` or `tlsv1.3`.
+    pub protocol: &'static str,
+    pub key_exchange: &'static str,
+    pub cipher: &'static str,
+    pub hash: &'static str,
+    /// The certificate that the client has shown.
+    pub certificate: Option<LiveCertificate>,
+}
+
+/// A client's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveCertificate {
+    pub subject: String,
+    pub issuer: String,
+    /// Its first and last second, since 1970.
+    pub validity_s: (i64, i64),
 }
 
 /// The connection that has an exclusive queue to itself.

@@ -1,7 +1,7 @@
 //! Connections, channels and consumers as clients read them.
 
-use crate::json_object::{JsonObject, empty, iso_time};
-use crate::live::{LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink};
+use crate::json_object::{JsonObject, empty, iso_second, iso_time};
+use crate::live::{LiveChannel, LiveConnection, LiveConsumer, LiveFederationLink, LiveTls};
 use crate::queue_view::message_stats;
 use crate::source::Source;
 use definitions::Json;
@@ -26,13 +26,7 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .text("peer_host", &of.peer_host)
         .int("peer_port", of.peer_port)
         .flag("ssl", is_tls)
-        .put("ssl_protocol", Json::Null)
-        .put("ssl_cipher", Json::Null)
-        .put("ssl_hash", Json::Null)
-        .put("ssl_key_exchange", Json::Null)
-        .maybe_text("peer_cert_subject", of.certificate_subject.as_deref())
-        .put("peer_cert_issuer", Json::Null)
-        .put("peer_cert_validity", Json::Null)
+        .with(tls(of.tls.as_ref()))
         .text("auth_mechanism", &of.auth_mechanism)
         .int("channels", of.channels)
         .int("channel_max", of.channel_max)
@@ -50,6 +44,23 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .int("shard", of.shard)
         .with(own(source, of))
         .build()
+}
+
+/// What TLS has agreed on; null over anything else.
+fn tls(of: Option<&LiveTls>) -> JsonObject {
+    let certificate = of.and_then(|tls| tls.certificate.as_ref());
+    let validity = certificate.map(|of| {
+        let (first, last) = of.validity_s;
+        format!("{} - {}", iso_second(first), iso_second(last))
+    });
+    JsonObject::new()
+        .maybe_text("ssl_protocol", of.map(|tls| tls.protocol))
+        .maybe_text("ssl_cipher", of.map(|tls| tls.cipher))
+        .maybe_text("ssl_hash", of.map(|tls| tls.hash))
+        .maybe_text("ssl_key_exchange", of.map(|tls| tls.key_exchange))
+        .maybe_text("peer_cert_subject", certificate.map(|of| &*of.subject))
+        .maybe_text("peer_cert_issuer", certificate.map(|of| &*of.issuer))
+        .maybe_text("peer_cert_validity", validity.as_deref())
 }
 
 /// What no RabbitMQ tells of a connection: why it does not move, and over RDMA its credits and rendezvous.

@@ -4,7 +4,7 @@ mod support;
 
 use catalog::{ConnectionSlot, Definition, Name, SessionId, ShardId};
 use definitions::Json;
-use management::{AlarmKind, QueueOwner};
+use management::{AlarmKind, LiveCertificate, LiveTls, QueueOwner};
 use support::{TestServer, basic};
 use wire::Table;
 
@@ -221,12 +221,39 @@ fn a_connection_tells_why_it_does_not_move_and_whose_it_is() {
         let connection = &mut source.connections[1];
         connection.hold = Some("the consumers of a queue that it publishes to are behind");
         connection.held_by = source.catalog.queue(vhost, b"orders");
-        connection.certificate_subject = Some("CN=c".to_owned());
         source
     });
-    let one = "/api/connections/127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672?columns=peer_cert_subject,harrier";
-    let said = r#"{"peer_cert_subject":"CN=c","harrier":{"hold":"the consumers of a queue that it publishes to are behind","held_by_queue":"orders"}}"#;
+    let one = "/api/connections/127.0.0.1%3A5001%20-%3E%20127.0.0.1%3A5672?columns=harrier";
+    let said =
+        r#"{"harrier":{"hold":"the consumers of a queue that it publishes to are behind","held_by_queue":"orders"}}"#;
     assert_eq!(server.get("guest", one).text(), said);
+}
+
+#[test]
+fn a_connection_tells_what_tls_has_agreed_on() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        let certificate =
+            LiveCertificate { subject: "CN=c,O=Ö".into(), issuer: "CN=ca".into(), validity_s: (0, 4_102_444_800) };
+        let words = LiveTls {
+            protocol: "tlsv1.2",
+            key_exchange: "ecdhe_rsa",
+            cipher: "aes_128_gcm",
+            hash: "aead",
+            certificate: None,
+        };
+        source.connections[0].tls = Some(words.clone());
+        source.connections[1].tls = Some(LiveTls { certificate: Some(certificate), ..words });
+        source
+    });
+    let columns =
+        "ssl_protocol,ssl_cipher,ssl_hash,ssl_key_exchange,peer_cert_subject,peer_cert_issuer,peer_cert_validity";
+    let all = server.get("guest", &format!("/api/connections?columns={columns}&sort=name")).text();
+    let agreed =
+        r#""ssl_protocol":"tlsv1.2","ssl_cipher":"aes_128_gcm","ssl_hash":"aead","ssl_key_exchange":"ecdhe_rsa""#;
+    let nobody = r#""peer_cert_subject":null,"peer_cert_issuer":null,"peer_cert_validity":null"#;
+    let known = r#""peer_cert_subject":"CN=c,O=Ö","peer_cert_issuer":"CN=ca","peer_cert_validity":"1970-01-01T00:00:00Z - 2100-01-01T00:00:00Z""#;
+    assert_eq!(all, format!("[{{{agreed},{nobody}}},{{{agreed},{known}}}]"));
 }
 
 #[test]

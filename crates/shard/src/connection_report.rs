@@ -5,7 +5,7 @@ use crate::connection_traffic::ConnectionTraffic;
 use crate::sessions::Sessions;
 use broker::{ConnectionSlot, SessionReport};
 use catalog::{QueueId, SessionId, UserId, VhostId};
-use link::{CertificateIdentity, PeerAddress, RdmaUsage};
+use link::{Certificate, Link, PeerAddress, RdmaUsage, TlsParameters};
 use session::Tuning;
 
 /// The state of a connection, in RabbitMQ's words.
@@ -54,8 +54,8 @@ pub struct ConnectionReport {
     pub mechanism: Box<str>,
     /// What the client says about itself: a table in wire form, empty if it was too long to be kept.
     pub client_properties: Box<[u8]>,
-    /// The subject of the certificate that the client has shown.
-    pub certificate_subject: Option<Box<str>>,
+    /// What TLS has agreed on, over TLS.
+    pub tls: Option<Box<TlsReport>>,
     pub tuning: Option<Tuning>,
     /// When it was made, in microseconds since 1970.
     pub connected_us: u64,
@@ -74,11 +74,47 @@ pub struct ConnectionReport {
     pub is_link: bool,
 }
 
+/// The TLS of a connection.
+#[derive(Clone, Debug)]
+pub struct TlsReport {
+    pub parameters: TlsParameters,
+    /// The certificate that the peer has shown.
+    pub certificate: Option<CertificateReport>,
+}
+
+/// Whom a certificate names, and when it is valid.
+#[derive(Clone, Debug)]
+pub struct CertificateReport {
+    pub subject: String,
+    pub issuer: String,
+    /// Its first and last second, since 1970.
+    pub validity_s: (i64, i64),
+}
+
+impl TlsReport {
+    fn of(link: &dyn Link) -> Option<Box<Self>> {
+        let parameters = link.tls_parameters()?;
+        Some(Box::new(TlsReport { parameters, certificate: link.certificate().and_then(CertificateReport::of) }))
+    }
+}
+
+impl CertificateReport {
+    fn of(certificate: &Certificate) -> Option<Self> {
+        Some(CertificateReport {
+            subject: certificate.distinguished_name()?,
+            issuer: certificate.issuer()?,
+            validity_s: certificate.validity_s()?,
+        })
+    }
+}
+
 impl ConnectionReport {
     /// Bytes that it takes, about.
     pub fn bytes(&self) -> usize {
         let texts = [&self.name, &self.peer_address, &self.local_address, &self.mechanism].map(|text| text.len());
-        size_of::<Self>() + texts.iter().sum::<usize>() + self.client_properties.len()
+        let certificate = self.tls.iter().flat_map(|tls| &tls.certificate);
+        let tls: usize = certificate.map(|of| of.subject.len() + of.issuer.len() + size_of::<TlsReport>()).sum();
+        size_of::<Self>() + texts.iter().sum::<usize>() + self.client_properties.len() + tls
     }
 }
 
@@ -107,8 +143,6 @@ impl Sessions {
         let is_full = output.is_some_and(|output| output.blocked) && self.effects.is_full(slot);
         let peer = connection.link.peer();
         let id = SessionId { shard: self.options.shard, slot, serial: connection.serial };
-        let certificate = connection.link.certificate();
-        let subject = certificate.and_then(|certificate| certificate.identity(CertificateIdentity::DistinguishedName));
         Some(ConnectionReport {
             id,
             name: connection_name(peer, connection.first_id.unwrap_or(id)),
@@ -119,7 +153,7 @@ impl Sessions {
             vhost: connection.vhost,
             mechanism: connection.mechanism.clone(),
             client_properties: connection.client_properties.clone(),
-            certificate_subject: subject.map(String::into_boxed_str),
+            tls: TlsReport::of(&*connection.link),
             tuning: connection.tuning,
             connected_us: self.options.time_us(connection.connected_at),
             state,

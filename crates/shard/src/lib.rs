@@ -119,7 +119,7 @@ mod worker;
 pub use admin_handle::{AdminHandle, request_channel};
 pub use broker::{AdminRequest, ReplyAddress};
 pub use catalog_replica::{CatalogReplica, ReplicaLost};
-pub use connection_report::{ConnectionReport, ConnectionState};
+pub use connection_report::{CertificateReport, ConnectionReport, ConnectionState, TlsReport};
 pub use connection_traffic::ConnectionTraffic;
 pub use copied_bytes::CopiedBytes;
 pub use cpu_latency::IdleProcessors;

@@ -10,11 +10,12 @@ use broker::{
 };
 use catalog::{Catalog, ExchangeId, QueueId, SessionId, VhostId};
 use definitions::{Json, table_to_json};
+use link::TlsParameters;
 use management::{
-    ExchangeCounts, LiveChannel, LiveConnection, LiveConsumer, MessageCounts, ObjectSums, QueueCounts, QueueOwner,
-    QueueTotals, RatedCount, WaitingMessages,
+    ExchangeCounts, LiveCertificate, LiveChannel, LiveConnection, LiveConsumer, LiveTls, MessageCounts, ObjectSums,
+    QueueCounts, QueueOwner, QueueTotals, RatedCount, WaitingMessages,
 };
-use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals};
+use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals, TlsReport};
 use std::collections::HashMap;
 use std::hash::Hash;
 use wire::TableRef;
@@ -443,11 +444,21 @@ fn live_connection(known: &KnownConnection, round: u64, catalog: &Catalog) -> Li
         pending_bytes: report.send_pending_bytes,
         hold: report.hold,
         held_by: report.held_by,
-        certificate_subject: report.certificate_subject.as_deref().map(str::to_owned),
+        tls: report.tls.as_deref().map(live_tls),
         rdma: report.rdma.map_or_else(Vec::new, |usage| usage.named().into()),
         shard: report.id.shard.0.into(),
         client_properties: json_of(&report.client_properties),
     }
+}
+
+fn live_tls(report: &TlsReport) -> LiveTls {
+    let TlsParameters { protocol, key_exchange, cipher, hash } = report.parameters;
+    let certificate = report.certificate.as_ref().map(|of| LiveCertificate {
+        subject: of.subject.clone(),
+        issuer: of.issuer.clone(),
+        validity_s: of.validity_s,
+    });
+    LiveTls { protocol, key_exchange, cipher, hash, certificate }
 }
 
 fn live_channel(known: &KnownChannel, connection: &ConnectionReport, round: u64, catalog: &Catalog) -> LiveChannel {

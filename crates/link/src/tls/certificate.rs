@@ -37,6 +37,7 @@ pub enum SanType {
 
 /// The fields that are used here.
 struct CertificateFields<'a> {
+    issuer: Der<'a>,
     not_before: (u8, &'a [u8]),
     not_after: (u8, &'a [u8]),
     subject: Der<'a>,
@@ -57,9 +58,11 @@ impl Certificate {
         if signed.0.first() == Some(&VERSION) {
             signed.next()?;
         }
-        let (_serial, _algorithm, _issuer) = (signed.next()?, signed.next()?, signed.next()?);
+        let (_serial, _algorithm) = (signed.next()?, signed.next()?);
+        let issuer = signed.expect(SEQUENCE)?;
         let mut validity = signed.expect(SEQUENCE)?;
         let mut parts = CertificateFields {
+            issuer,
             not_before: validity.next()?,
             not_after: validity.next()?,
             subject: signed.expect(SEQUENCE)?,
@@ -92,6 +95,11 @@ impl Certificate {
     /// The subject's name.
     pub fn distinguished_name(&self) -> Option<String> {
         Some(distinguished_name::written(&distinguished_name::parts(self.parts()?.subject)?))
+    }
+
+    /// The name of who has issued it.
+    pub fn issuer(&self) -> Option<String> {
+        Some(distinguished_name::written(&distinguished_name::parts(self.parts()?.issuer)?))
     }
 
     fn common_names(&self) -> Option<Vec<String>> {

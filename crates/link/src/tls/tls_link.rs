@@ -5,6 +5,7 @@
 
 use super::certificate::Certificate;
 use super::engine::{EncryptedBuffer, EngineOutput, EngineProgress, TlsEngine};
+use super::parameters::TlsParameters;
 use crate::limits::{
     TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_EXTRA_BYTES, TLS_RECORD_PLAIN_BYTES,
     TLS_SEND_BYTES,
@@ -489,6 +490,10 @@ impl Link for TlsLink {
 
     fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
+    }
+
+    fn tls_parameters(&self) -> Option<TlsParameters> {
+        TlsParameters::of(self.engine.state())
     }
 
     fn capabilities(&self) -> LinkCapabilities {
