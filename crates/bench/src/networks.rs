@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use report::document::{Document, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
-use report::{Metric, MetricEstimate, json};
+use report::{Metric, MetricEstimate, MetricRole, json};
 
 use crate::closed_loop;
 use crate::verbs;
 use harness::arguments::{OptionSpec, ParsedOptions, option};
-use harness::broker_network::{BrokerNetwork, NETWORKS, NetworkBroker};
+use harness::broker_network::{BrokerNetwork, NETWORKS, NetworkBroker, SHAPED_TCP};
 use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::launcher::has_ranks;
@@ -24,6 +24,12 @@ use report::page::write_file;
 
 const OWN: &[OptionSpec] = &[
     option("address", None, "IP", "an address of the RDMA device (default: the first there is, or else 127.0.0.1)"),
+    option(
+        "shaped",
+        None,
+        "IP",
+        "an address whose traffic `tc` holds to a slower network's rate: a row tcp-shaped, of TCP over it",
+    ),
     option("sizes", Some('m'), "MIN:MAX", "message sizes (default 64:64K)"),
     option("step", None, "FACTOR", "factor from one size to the next (default 1024)"),
     option("pairs", None, "N", "pairs of DE-MPMC (default 4)"),
@@ -35,10 +41,11 @@ const OWN: &[OptionSpec] = &[
 
 const ABOUT: &str = "\
 Runs DE-SPSC, DE-PP and DE-MPMC over each network, with a fresh broker of this program each time, all on one address of the
-RDMA device: TCP; TCP without TCP_NODELAY; rsockets (the successor of SDP); AMQP over RDMA (verbs). Then measures the device
-alone (`baseline verbs`) and shows each figure relative to it: as a share of the rate of its stream of sends, or as a multiple
-of its one-way latency. Packets are those sent by RDMA devices meanwhile, according to their own counters: 0 for a network
-that does not use them. (The paper's Figures 3 and 4: 1 GigE, IPoIB, SDP, RDMA.)";
+RDMA device: TCP (on an InfiniBand card that is IPoIB); TCP without TCP_NODELAY; rsockets (the successor of SDP); AMQP over
+RDMA (verbs). Then measures the device alone (`baseline verbs`) and shows each figure relative to it: as a share of the rate
+of its stream of sends, or as a multiple of its one-way latency. Packets are those sent by RDMA devices meanwhile, according
+to their own counters: 0 for a network that does not use them. A second table has the processor time of each role. (The
+paper's Figures 3 and 4: 1 GigE, IPoIB, SDP, RDMA; for the first of them see --shaped.)";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("networks", "all networks of this host, 64 B and 64 KiB"),
@@ -70,7 +77,9 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let setup = MeasureOptions::read(&given)?;
     setup.output.prepare()?;
-    let names: Vec<&'static str> = NETWORKS.iter().map(|network| network.name).collect();
+    let shaped = given.text("shaped").map(|text| ip("shaped", text)).transpose()?;
+    let names: Vec<&'static str> =
+        shaped.iter().map(|_| SHAPED_TCP.name).chain(NETWORKS.iter().map(|network| network.name)).collect();
     let mut must = Vec::new();
     for name in given.text("must").into_iter().flat_map(|list| list.split(',')) {
         let known = names.iter().find(|&&known| known == name);
@@ -79,15 +88,14 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         );
     }
     let address = match given.text("address") {
-        Some(text) => {
-            text.parse().map_err(|_| CommandFailure::Usage(format!("--address is an IP address, not '{text}'")))?
-        }
+        Some(text) => ip("address", text)?,
         // Without a device, the rows of networks that need one say so.
         None => first_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     };
     let folder = ScratchDirectory::new()?;
     let mut results = Vec::new();
-    for network in &NETWORKS {
+    let unshaped = NETWORKS.iter().map(|network| (network, address));
+    for (network, address) in shaped.map(|address| (&SHAPED_TCP, address)).into_iter().chain(unshaped) {
         check_interrupted()?;
         put(&format!("# network {}\n", network.name))?;
         let result = measure(network, address, &given, &folder);
@@ -104,13 +112,17 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     if harness::interrupt::requested() {
         return Err(CommandFailure::Interrupted);
     }
-    put(&format!("\n{}", table(&results, &baseline)))?;
+    put(&format!("\n{}\n{}", table(&results, &baseline), processor_table(&results)))?;
     if let Some(file) = &setup.output.json
         && let Some(document) = joined(words, &results, baseline.as_ref().ok())
     {
         write_file(file, &json::write(&document)?)?;
     }
     Ok(())
+}
+
+fn ip(option: &str, text: &str) -> Result<IpAddr, CommandFailure> {
+    text.parse().map_err(|_| CommandFailure::Usage(format!("--{option} is an IP address, not '{text}'")))
 }
 
 /// The options passed to all of the benchmarks.
@@ -215,13 +227,7 @@ fn table(results: &[(&'static str, Result<NetworkResults, String>)], baseline: &
     put(head);
     let documents =
         results.iter().filter_map(|(_, result)| result.as_ref().ok()).flat_map(|measured| &measured.documents);
-    let mut sizes: Vec<f64> = documents
-        .chain(baseline.iter())
-        .flat_map(|document| &document.series)
-        .flat_map(|series| series.points.iter().map(|point| point.at))
-        .collect();
-    sizes.sort_by(f64::total_cmp);
-    sizes.dedup();
+    let sizes = sizes(documents.chain(baseline.iter()));
     for (name, result) in results {
         match result {
             Err(why) => put(format!("{name:<12}{:>10}  not here: {}", "-", why.replace('\n', " "))),
@@ -254,6 +260,41 @@ fn table(results: &[(&'static str, Result<NetworkResults, String>)], baseline: &
                 let [rate, latency] = baseline_figures(document, size);
                 put(format!("{:<12}{size:>10}{:>15}{:>15}{:>15}", "device", number(rate), "", number(latency)));
             }
+        }
+    }
+    text
+}
+
+/// The sizes that were measured, in their order.
+fn sizes<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<f64> {
+    let points = documents.flat_map(|document| &document.series).flat_map(|series| &series.points);
+    let mut sizes: Vec<f64> = points.map(|point| point.at).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    sizes
+}
+
+/// The processor time of each role in both throughput benchmarks.
+fn processor_table(results: &[(&'static str, Result<NetworkResults, String>)]) -> String {
+    let mut text = String::from("# Processor time, user and system, in seconds for each million messages delivered\n");
+    text.push_str(&format!("{:<12}{:>10}", "# Network", "Size"));
+    let benchmarks = [0, 2].map(|at| (at, BENCHMARKS[at]));
+    for (_, name) in benchmarks {
+        for role in MetricRole::ALL {
+            text.push_str(&format!("{:>19}", format!("{name} {}", role.name().to_lowercase())));
+        }
+    }
+    text.push('\n');
+    for (name, measured) in results.iter().filter_map(|(name, result)| Some((name, result.as_ref().ok()?))) {
+        for size in sizes(measured.documents.iter()) {
+            text.push_str(&format!("{name:<12}{size:>10}"));
+            for (at, _) in benchmarks {
+                for role in MetricRole::ALL {
+                    let found = point(&measured.documents[at], |_| true, size);
+                    text.push_str(&format!("{:>19}", number(median(&Metric::CpuSPerMillion(role), found))));
+                }
+            }
+            text.push('\n');
         }
     }
     text

@@ -34,6 +34,8 @@ pub const NETWORKS: [BrokerNetwork; 4] = [
     BrokerNetwork { name: "rsocket", scheme: "amqp+rsocket", broker: &[], parameters: "" },
     VERBS,
 ];
+/// TCP over an address whose traffic the operator has shaped to the rate of a slower network.
+pub const SHAPED_TCP: BrokerNetwork = BrokerNetwork { name: "tcp-shaped", ..TCP };
 /// Plain TCP.
 pub const TCP: BrokerNetwork = BrokerNetwork { name: "tcp", scheme: "amqp", broker: &[], parameters: "" };
 /// AMQP over RDMA.
