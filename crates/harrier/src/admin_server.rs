@@ -1,7 +1,7 @@
 //! Admin server: answers the requests of administrators to a running broker.
 //!
 //! One thread answers one request after the other; every request gets an answer. The broker has authorized the user
-//! before a request arrives here. The format of requests and answers is in docs/operations/ctl.md.
+//! before a request arrives here. The format of requests and answers is in docs/operations/admin-requests.md.
 
 mod api_request;
 mod body_uploads;
