@@ -20,9 +20,10 @@ build: ## Build the program, stripped: target/release/harrier, with its symbols 
 	objcopy --strip-all --add-gnu-debuglink=$(HARRIER).debug $(HARRIER) $(HARRIER).stripped
 	mv -f $(HARRIER).stripped $(HARRIER)
 
-# Of the whole program: the packages have its symbols apart.
-packages: ## Packages for Debian and RPM, a tarball, debug symbols, a bill of materials: out/packages. PACKAGES="--level 9 deb": see `packages/build --help`.
+# Of the whole program: the packages have its symbols apart. The C library is of the profile whose panics end at its boundary.
+packages: ## Packages of program and C library for Debian and RPM, a tarball, debug symbols, bills of materials: out/packages. PACKAGES="--level 9 deb": see `packages/build --help`.
 	$(CARGO) build --release --locked -p harrier
+	$(CARGO) build --profile wheel --locked -p harrier-capi
 	packages/build --program $(HARRIER) $(PACKAGES)
 
 image: ## An image for containers, which podman and docker load: out/packages/harrier-*.oci.tar.

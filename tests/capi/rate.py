@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import broker  # noqa: E402
 
 from certificates import Certificates  # noqa: E402
+from library import placed  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", broker.TREE / "target"))
@@ -79,13 +80,14 @@ def cell(values, digits):
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory(prefix="harrier-capi-rate-") as folder:
-        library = TARGET / "wheel"
+        library = placed(TARGET / "wheel", Path(folder) / "library")
         include = broker.TREE / "crates" / "capi" / "include"
         ours = ("-I", include, "-L", library, f"-Wl,-rpath,{library}", "-lharrier")
         ways = {"librabbitmq": program(folder, "theirs", "-DRABBITMQ_C", "-lrabbitmq")}
         ways |= {"libharrier": program(folder, "ours", *ours)}
         try:
-            import pika as _
+            # A folder of this name, that of a test, is no package.
+            from pika import BlockingConnection as _
 
             ways = {"pika": pika, **ways}
         except ImportError:
