@@ -22,7 +22,7 @@ pub fn read(word: &str) -> Result<Cow<'_, str>, String> {
         Some(path) if !path.is_empty() => {
             let file = File::open(path).map_err(|error| format!("{path}: cannot be read: {error}"))?;
             if let Some(warning) = secret_file::warning(path) {
-                crate::print_error(&format!("harrier: {warning}"));
+                cli::print_error(&format!("harrier: {warning}"));
             }
             first_line(&mut BufReader::new(file), path)
         }

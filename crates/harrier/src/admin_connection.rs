@@ -191,7 +191,7 @@ impl AdminConnection {
         if self.client.blocked().is_none()
             && let Err(error) = self.client.close()
         {
-            crate::print_error(&format!("harrier: the connection did not close cleanly: {error}"));
+            cli::print_error(&format!("harrier: the connection did not close cleanly: {error}"));
         }
     }
 }

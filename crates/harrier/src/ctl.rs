@@ -22,8 +22,9 @@ mod store_table;
 mod time_limit;
 mod user_commands;
 
-use crate::{address_source, is_terminal_output, print_error, print_or, usage_failure};
+use crate::address_source;
 use api_client::ApiClient;
+use cli::{is_terminal_output, print_error, print_or, usage_failure};
 use command_table::{CtlAction, CtlCommand, HEADINGS};
 use ctl_arguments::CtlArguments;
 pub use ctl_arguments::CtlLine;

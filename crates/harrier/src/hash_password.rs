@@ -3,9 +3,9 @@
 //! The password comes from standard input, because others could read the command line.
 
 use crate::process::salt;
-use crate::{given, print, print_error};
 use catalog::Password;
 use catalog::limits::PASSWORD_BYTES_MAX;
+use cli::{given, print, print_error};
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::process::ExitCode;

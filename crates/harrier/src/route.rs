@@ -12,9 +12,10 @@ mod readiness;
 mod second_path;
 
 use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
-use crate::{address_source, given, print, print_error, route_spec, usage_error};
+use crate::{address_source, route_spec};
 use broker_address::BrokerAddress;
 use broker_network::BrokerNetwork;
+use cli::{given, print, print_error, usage_error};
 use command_line::{LinkTransport, RouteCommand, RouteOptions};
 use definitions::Json;
 use federation::{RouteDirection, RouteKind, RouteSpec};

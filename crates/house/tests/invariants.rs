@@ -139,16 +139,19 @@ fn chance_is_drawn_only_where_it_is_listed() {
 #[test]
 fn what_the_program_prints_is_escaped() {
     /// Where the program writes to the terminal itself, each with its reason.
-    const PRINTING: [(&str, &str); 2] = [
+    const PRINTING: [(&str, &str); 3] = [
+        ("crates/cli/src/terminal.rs", "what all commands print"),
         ("crates/harrier/src/log.rs", "every line of the log"),
-        ("crates/harrier/src/main.rs", "what all commands print"),
+        ("crates/harrier/src/main.rs", "the list of its commands, for who names none"),
     ];
     const CALLS: [&str; 4] = ["print!(", "println!(", "stdout()", "stderr()"];
     let prints = |path: &PathBuf| {
         let code = code(path);
         CALLS.iter().any(|call| code.contains(call))
     };
-    let found = sources("crates/harrier/src").into_iter().filter(prints);
+    const CRATES: [&str; 2] = ["cli", "harrier"];
+    let files = CRATES.iter().flat_map(|name| sources(&format!("crates/{name}/src")));
+    let found = files.filter(prints);
     check(found.map(|path| path.display().to_string()).collect(), &PRINTING, "writes to the terminal");
 }
 

@@ -5,7 +5,7 @@ use super::command_table::{BodyField, ChangeCommand, ListCommand, StatedKeys};
 use super::ctl_arguments::CtlArguments;
 use super::exit_status::{CtlError, SysExit};
 use super::output_format::OutputRows;
-use crate::print_error;
+use cli::print_error;
 use client::Url;
 use definitions::Json;
 use management::limits::DIRECT_PAGE_ROWS_MAX;
@@ -76,7 +76,7 @@ impl CtlRun<'_> {
 
     /// Tells people what begins; programs and those who want quiet are not told.
     pub fn progress(&self, text: &str) {
-        if !text.is_empty() && !self.arguments.is_quiet && !self.arguments.is_silent && crate::is_terminal_error() {
+        if !text.is_empty() && !self.arguments.is_quiet && !self.arguments.is_silent && cli::is_terminal_error() {
             print_error(text);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Never: lets a character of a name through that a terminal obeys, or that ends a row or a column.
 
-use crate::store_command::{Column, table};
+use cli::{Column, table};
 use definitions::Json;
 use wire::Escaped;
 

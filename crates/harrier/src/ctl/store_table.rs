@@ -1,6 +1,6 @@
 //! The numbers of the durable store as a table for people.
 
-use crate::store_command::{Column, table};
+use cli::{Column, table};
 use definitions::Json;
 
 /// Headings, and the numbers below them.

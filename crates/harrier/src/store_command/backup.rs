@@ -1,7 +1,8 @@
 //! `harrier store backup`: has a running broker copy its state folder.
 
+use crate::address_source;
 use crate::admin_connection::ask;
-use crate::{address_source, print, print_error};
+use cli::{print, print_error};
 use definitions::Json;
 use std::process::ExitCode;
 

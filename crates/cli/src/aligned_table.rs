@@ -1,4 +1,4 @@
-//! Tables of numbers in aligned columns.
+//! Tables in aligned columns.
 
 /// How a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq)]
