@@ -28,7 +28,6 @@ mod log;
 mod management;
 mod options;
 mod own_process;
-mod peer;
 mod plan_file;
 mod policies;
 mod process;
@@ -38,7 +37,6 @@ mod rdma_options;
 mod reload;
 mod resharding;
 mod route;
-mod route_spec;
 mod secret_file;
 mod service_manager;
 mod state_folder;
@@ -46,7 +44,6 @@ mod stated_definitions;
 mod store_command;
 mod store_file;
 mod tls;
-mod toml_text;
 #[cfg(any(feature = "bench", feature = "topology", feature = "market"))]
 mod tools;
 

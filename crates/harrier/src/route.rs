@@ -11,14 +11,14 @@ mod map;
 mod readiness;
 mod second_path;
 
+use crate::address_source;
 use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
-use crate::{address_source, route_spec};
 use broker_address::BrokerAddress;
 use broker_network::BrokerNetwork;
 use cli::{given, print, print_error, usage_error};
 use command_line::{LinkTransport, RouteCommand, RouteOptions};
 use definitions::Json;
-use federation::{RouteDirection, RouteKind, RouteSpec};
+use federation::{RouteDirection, RouteKind, RouteSpec, route_spec};
 use second_path::RouteEdge;
 use std::ffi::OsString;
 use std::fmt::Write;

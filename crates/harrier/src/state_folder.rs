@@ -4,7 +4,8 @@
 //! only.
 
 use crate::process::seed;
-use crate::{checked_text, secret_file, toml_text};
+use crate::{checked_text, secret_file};
+use definitions::toml_text;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -9,10 +9,11 @@ use super::listing::{flag, list, text};
 use super::second_path::{self, RouteEdge};
 use super::{CommandOutput, RouteFailure, begin, refused};
 use crate::admin_connection::{AdminConnection, RequestErrorKind};
-use crate::plan_file::{list as tables, only};
-use crate::{peer, route_spec, secret_file, toml_text};
+use crate::secret_file;
+use client::peer;
 use definitions::Json;
-use federation::{FederationPlan, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
+use definitions::toml_text::{self, only, tables};
+use federation::{FederationPlan, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec, route_spec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use topology::KeyMatching;
@@ -406,8 +407,7 @@ fn title_of(route: &RouteSpec) -> Vec<(&'static str, Json)> {
 mod tests {
     use super::{DeclaredTopology, RouteOptions};
     use crate::route::command_line;
-    use crate::toml_text;
-    use definitions::Json;
+    use definitions::{Json, toml_text};
     use topology::KeyMatching;
 
     const BROKERS: &str = "[broker.a]\nurl = \"amqp://h:1\"\n[broker.b]\nurl = \"amqp://h:2\"\n[broker.c]\nurl = \"h:3\"\ndial = \"u/p@h:4\"\n";

@@ -3,8 +3,7 @@
 //! Errors and listings never show the password.
 
 use super::command_line::LinkTransport;
-use crate::peer;
-use client::Url;
+use client::{Url, peer};
 
 #[derive(Clone, Debug)]
 pub struct BrokerAddress {

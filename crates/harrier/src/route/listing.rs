@@ -1,7 +1,7 @@
 //! Listings of links and routes in aligned columns, in the format of qpid-route.
 
 use super::broker_address::BrokerAddress;
-use crate::peer;
+use client::peer;
 use definitions::Json;
 use std::fmt::Write;
 use wire::Escaped;

@@ -4,9 +4,8 @@
 
 use super::listing::{flag, list, text};
 use super::{LinkEnds, RouteFailure, RouteOptions, begin, named, refused};
-use crate::route_spec;
 use definitions::Json;
-use federation::RouteSpec;
+use federation::{RouteSpec, route_spec};
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -85,8 +84,8 @@ impl RouteReadiness {
 #[cfg(test)]
 mod tests {
     use super::RouteReadiness;
-    use crate::route_spec;
     use definitions::Json;
+    use federation::route_spec;
 
     #[test]
     fn what_does_not_run_says_why() {

@@ -2,9 +2,9 @@
 //!
 //! Owns the names of the entries and their defaults.
 
+use crate::limits::{CREDIT_DEFAULT, HOPS_DEFAULT};
+use crate::{AckMode, RouteDirection, RouteKind, RouteSpec};
 use definitions::Json;
-use federation::limits::{CREDIT_DEFAULT, HOPS_DEFAULT};
-use federation::{AckMode, RouteDirection, RouteKind, RouteSpec};
 
 /// Entries of a route. One with `key` is static, one with `queue` drains that queue, any other is dynamic.
 pub const ENTRIES: [&str; 10] =

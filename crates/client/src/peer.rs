@@ -3,7 +3,7 @@
 //! The same broker and virtual host have the same name. Host names are not resolved: `localhost` and 127.0.0.1 differ,
 //! except for this broker itself.
 
-use client::Url;
+use crate::url::Url;
 use std::fmt::Write;
 
 /// Prefixes of link addresses, and the schemes of client addresses.
@@ -87,7 +87,7 @@ fn of(address: &str, vhost: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{own_names, peer, short_name, with_login};
-    use client::Url;
+    use crate::url::Url;
 
     #[test]
     fn the_same_broker_has_the_same_name() {
