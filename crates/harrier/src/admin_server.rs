@@ -18,6 +18,7 @@ use crate::initial_definitions::salted;
 use crate::kept_definitions::KeptDefinitions;
 use crate::management::BrokerManagement;
 use crate::stated_definitions::StatedDefinitions;
+use admin::{CONTENT_TYPE, VERSION};
 use body_uploads::BodyUploads;
 use definitions::Json;
 use shard::limits::ANSWER_BYTES_MAX;
@@ -26,10 +27,6 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use wire::{Properties, ShortStr};
 
-/// Version of the request format. It changes when requests or answers change incompatibly.
-pub const VERSION: i64 = 1;
-/// MIME type of requests and answers.
-pub const CONTENT_TYPE: &str = "application/json";
 /// An answer longer than this releases its buffer afterwards.
 const LONG_ANSWER_BYTES: usize = 1 << 20;
 

@@ -22,7 +22,7 @@ mod store_table;
 mod time_limit;
 mod user_commands;
 
-use crate::address_source;
+use admin::broker_url;
 use api_client::ApiClient;
 use cli::{is_terminal_output, print_error, print_or, usage_failure};
 use command_table::{CtlAction, CtlCommand, HEADINGS};
@@ -100,7 +100,7 @@ fn run(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
     if let CtlAction::Offline(run) = arguments.command.action {
         return run(arguments);
     }
-    let url = address_source::url(arguments.get("--url")).map_err(CtlError::usage)?;
+    let url = broker_url(arguments.get("--url")).map_err(CtlError::usage)?;
     let mut client = ApiClient::connect(&url, arguments.timeout.unwrap_or(ANSWER_TIMEOUT))?;
     let mut ctl = CtlRun { arguments, url: &url, client: &mut client };
     let stated = arguments.command.stated;

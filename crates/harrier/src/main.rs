@@ -6,8 +6,6 @@
 #[cfg(not(feature = "broker"))]
 compile_error!("the tools start `harrier broker`, so that each program has the feature `broker`");
 
-mod address_source;
-mod admin_connection;
 mod admin_server;
 mod broker;
 mod broker_declaration;
@@ -37,7 +35,6 @@ mod rdma_options;
 mod reload;
 mod resharding;
 mod route;
-mod secret_file;
 mod service_manager;
 mod state_folder;
 mod stated_definitions;

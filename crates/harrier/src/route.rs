@@ -11,8 +11,7 @@ mod map;
 mod readiness;
 mod second_path;
 
-use crate::address_source;
-use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
+use admin::{AdminConnection, RequestError, RequestErrorKind};
 use broker_address::BrokerAddress;
 use broker_network::BrokerNetwork;
 use cli::{given, print, print_error, usage_error};
@@ -20,6 +19,7 @@ use command_line::{LinkTransport, RouteCommand, RouteOptions};
 use definitions::Json;
 use federation::{RouteDirection, RouteKind, RouteSpec, route_spec};
 use second_path::RouteEdge;
+use secrets::read_address;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -137,7 +137,7 @@ fn refused<T>(why: impl Into<String>) -> Result<T, RouteFailure> {
 
 /// An address of the command line.
 fn broker_address(word: &str, transport: LinkTransport) -> Result<BrokerAddress, RouteFailure> {
-    let text = address_source::read(word).map_err(RouteFailure::Usage)?;
+    let text = read_address(word).map_err(RouteFailure::Usage)?;
     BrokerAddress::read(&text, transport).map_err(RouteFailure::Usage)
 }
 

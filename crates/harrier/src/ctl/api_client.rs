@@ -1,7 +1,8 @@
 //! Requests to the management API of a running broker, over AMQP, as one of its administrators.
 
 use super::exit_status::{CtlError, SysExit};
-use crate::admin_connection::{AdminConnection, STEP_WAIT};
+use admin::AdminConnection;
+use admin::limits::STEP_WAIT;
 use client::Url;
 use definitions::Json;
 use std::time::Duration;

@@ -3,9 +3,9 @@
 use super::ctl_run::{CtlOutput, CtlRun};
 use super::exit_status::{CtlError, SysExit};
 use super::user_commands::read_input;
-use crate::secret_file;
 use definitions::Json;
 use management::limits::BODY_BYTES_MAX;
+use secrets::secret_file;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;

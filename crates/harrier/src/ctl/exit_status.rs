@@ -1,6 +1,6 @@
 //! Exit statuses of `harrier ctl`, which are those of sysexits.h, and the errors that lead to them.
 
-use crate::admin_connection::{RequestError, RequestErrorKind};
+use admin::{RequestError, RequestErrorKind};
 use std::fmt;
 use std::process::ExitCode;
 

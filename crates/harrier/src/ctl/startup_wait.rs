@@ -5,14 +5,14 @@ use super::ctl_arguments::CtlArguments;
 use super::ctl_run::CtlOutput;
 use super::exit_status::{CtlError, SysExit};
 use super::time_limit::TimeLimit;
-use crate::address_source;
+use admin::broker_url;
 use client::Url;
 use std::time::Duration;
 
 /// How long a broker is waited for, unless `--timeout` says another.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
 pub fn await_startup(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
-    let url = address_source::url(arguments.get("--url")).map_err(CtlError::usage)?;
+    let url = broker_url(arguments.get("--url")).map_err(CtlError::usage)?;
     let timeout = arguments.timeout.unwrap_or(STARTUP_TIMEOUT);
     let limit = TimeLimit::begin(timeout);
     loop {

@@ -2,10 +2,11 @@
 
 use super::ctl_run::{CtlOutput, CtlRun};
 use super::exit_status::{CtlError, SysExit};
-use crate::admin_connection::{AdminConnection, RequestErrorKind, STEP_WAIT};
-use crate::hash_password::read_password;
+use admin::limits::STEP_WAIT;
+use admin::{AdminConnection, RequestErrorKind};
 use definitions::Json;
 use management::percent;
+use secrets::read_password;
 use std::io;
 
 const USER: &str = "/api/users/{USER}";

@@ -6,7 +6,7 @@
 use super::broker_address::BrokerAddress;
 use super::listing::{carried, flag, list, named, text};
 use super::second_path::{self, RouteEdge};
-use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
+use admin::{AdminConnection, RequestError, RequestErrorKind};
 use client::{Url, peer};
 use definitions::Json;
 use std::collections::BTreeSet;

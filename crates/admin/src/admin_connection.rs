@@ -3,7 +3,8 @@
 //!
 //! Error texts never contain a password.
 
-use crate::admin_server::{CONTENT_TYPE, VERSION};
+use crate::limits::{ANSWER_WAIT, STEP_WAIT};
+use crate::{CONTENT_TYPE, VERSION};
 use catalog::REQUEST_QUEUE;
 use client::{
     Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, Properties, Publish, RawProperties, Url, Value,
@@ -15,10 +16,6 @@ use wire::ShortStr;
 
 /// The pseudo-queue that receives replies (RabbitMQ extension).
 const ANSWERS: &str = "amq.rabbitmq.reply-to";
-/// Time limit for connecting, and for each step of the protocol.
-pub const STEP_WAIT: Duration = Duration::from_secs(15);
-/// Time limit for a reply: the broker answers other requests first.
-const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
 /// Why a request has no result.
 #[derive(Debug)]

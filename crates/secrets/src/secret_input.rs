@@ -1,28 +1,25 @@
-//! Addresses of brokers that are not on the command line, where everybody on the machine sees their passwords.
+//! Passwords, and addresses that contain one, that are not on the command line.
 
+use crate::limits::ADDRESS_BYTES_MAX;
 use crate::secret_file;
-use client::Url;
+use catalog::limits::PASSWORD_BYTES_MAX;
+use cli::print_error;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-
-/// The default address.
-const DEFAULT: &str = "amqp://guest:guest@127.0.0.1:5672/%2F";
-/// Bytes of an address.
-const ADDRESS_BYTES_MAX: u64 = 64 * 1024;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 
 /// The address that a word of the command line stands for: `-` is the next line of standard input, `@FILE` the first line of
 /// a file; anything else is itself.
 ///
 /// # Errors
 /// It cannot be read. The text does not contain it.
-pub fn read(word: &str) -> Result<Cow<'_, str>, String> {
+pub fn read_address(word: &str) -> Result<Cow<'_, str>, String> {
     let line = match word.strip_prefix('@') {
         None if word == "-" => first_line(&mut io::stdin().lock(), "standard input"),
         Some(path) if !path.is_empty() => {
             let file = File::open(path).map_err(|error| format!("{path}: cannot be read: {error}"))?;
             if let Some(warning) = secret_file::warning(path) {
-                cli::print_error(&format!("harrier: {warning}"));
+                print_error(&format!("harrier: {warning}"));
             }
             first_line(&mut BufReader::new(file), path)
         }
@@ -31,17 +28,24 @@ pub fn read(word: &str) -> Result<Cow<'_, str>, String> {
     line.map(Cow::Owned)
 }
 
-/// The address of a broker: as a word of the command line says, or the default.
+/// The next line of standard input, which is a password.
 ///
 /// # Errors
-/// It cannot be read, or is none. The text does not contain it if it was not on the command line.
-pub fn url(word: Option<&str>) -> Result<Url, String> {
-    let word = word.unwrap_or(DEFAULT);
-    let text = read(word)?;
-    Url::parse(&text).map_err(|error| match &text {
-        Cow::Borrowed(_) => error.to_string(),
-        Cow::Owned(text) => error.to_string().replace(&**text, "the address"),
-    })
+/// There is none, or it is too long.
+pub fn read_password() -> Result<Vec<u8>, String> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        print_error("The password will be seen as you type it. End it with Enter:");
+    }
+    let mut line = Vec::new();
+    let read = stdin.lock().take(PASSWORD_BYTES_MAX as u64 + 2).read_until(b'\n', &mut line);
+    read.map_err(|error| format!("cannot read: {error}"))?;
+    let secret = line.strip_suffix(b"\n").unwrap_or(&line);
+    match secret.len() {
+        0 => Err("there is no password on standard input".to_owned()),
+        1..=PASSWORD_BYTES_MAX => Ok(secret.to_vec()),
+        _ => Err(format!("a password has {PASSWORD_BYTES_MAX} bytes at most")),
+    }
 }
 
 fn first_line(from: &mut impl BufRead, name: &str) -> Result<String, String> {
