@@ -1,14 +1,12 @@
 //! Requests to the management API of a running broker, over AMQP, as one of its administrators.
 
-use super::exit_status::{CtlError, SysExit};
+use crate::exit_status::{CtlError, SysExit};
+use crate::limits::PIECE_BYTES;
 use admin::AdminConnection;
 use admin::limits::STEP_WAIT;
 use client::Url;
 use definitions::Json;
 use std::time::Duration;
-
-/// Bytes of a body that fit into a request beside everything else, however many of them JSON escapes.
-const PIECE_BYTES: usize = 10_000;
 
 /// The API's answer.
 pub struct ApiAnswer {
@@ -155,8 +153,9 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ApiAnswer, PIECE_BYTES, pieces};
-    use crate::ctl::exit_status::SysExit;
+    use super::{ApiAnswer, pieces};
+    use crate::exit_status::SysExit;
+    use crate::limits::PIECE_BYTES;
     use definitions::Json;
 
     #[test]

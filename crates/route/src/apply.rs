@@ -3,11 +3,12 @@
 //! Owns the file format. The brokers in a file get exactly the links and routes in it, in their virtual hosts. Nothing
 //! changes before every broker has answered and the whole file is valid.
 
-use super::broker_address::BrokerAddress;
-use super::command_line::{LinkTransport, RouteOptions};
-use super::listing::{flag, list, text};
-use super::second_path::{self, RouteEdge};
-use super::{CommandOutput, RouteFailure, begin, refused};
+use crate::broker_address::BrokerAddress;
+use crate::command_line::{LinkTransport, RouteOptions};
+use crate::limits::FILE_BYTES_MAX;
+use crate::listing::{flag, list, text};
+use crate::second_path::{self, RouteEdge};
+use crate::{CommandOutput, RouteFailure, begin, refused};
 use admin::{AdminConnection, RequestErrorKind};
 use client::peer;
 use definitions::Json;
@@ -18,8 +19,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use topology::KeyMatching;
 use wire::Escaped;
-
-const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Applies the file, or shows the differences.
 pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
@@ -86,7 +85,6 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
 }
 
 /// Whether a file is a topology, as far as can be known without its brokers.
-#[cfg(test)]
 pub fn check(file: &str, options: &RouteOptions) -> Result<(), String> {
     DeclaredTopology::read(file, options).map(drop)
 }
@@ -406,7 +404,7 @@ fn title_of(route: &RouteSpec) -> Vec<(&'static str, Json)> {
 #[cfg(test)]
 mod tests {
     use super::{DeclaredTopology, RouteOptions};
-    use crate::route::command_line;
+    use crate::command_line;
     use definitions::{Json, toml_text};
     use topology::KeyMatching;
 

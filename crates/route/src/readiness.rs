@@ -2,8 +2,8 @@
 //!
 //! Waiting ends at once if the link cannot run without someone's intervention.
 
-use super::listing::{flag, list, text};
-use super::{LinkEnds, RouteFailure, RouteOptions, begin, named, refused};
+use crate::listing::{flag, list, text};
+use crate::{LinkEnds, RouteFailure, RouteOptions, begin, named, refused};
 use definitions::Json;
 use federation::{RouteSpec, route_spec};
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 //!
 //! Enters: a command line.  Leaves: an answer on standard output, or one line on standard error and a status of sysexits.h.
 //! Owns:   commands as data, in the words of rabbitmqctl, over requests to the broker's management API.
+#![forbid(unsafe_code)]
 
 mod api_client;
 mod broker_commands;
@@ -9,12 +10,15 @@ mod change_table;
 mod command_table;
 mod connection_commands;
 mod ctl_arguments;
+mod ctl_command;
 mod ctl_run;
 mod definition_files;
 mod exit_status;
 mod limit_commands;
+mod limits;
 mod list_table;
 mod output_format;
+mod own_commands;
 mod own_table;
 mod startup_wait;
 mod status_text;
@@ -25,11 +29,12 @@ mod user_commands;
 use admin::broker_url;
 use api_client::ApiClient;
 use cli::{is_terminal_output, print_error, print_or, usage_failure};
-use command_table::{CtlAction, CtlCommand, HEADINGS};
-use ctl_arguments::CtlArguments;
-pub use ctl_arguments::CtlLine;
-use ctl_run::{ANSWER_TIMEOUT, CtlOutput, CtlRun};
+use command_table::HEADINGS;
+use ctl_arguments::{CtlArguments, CtlLine};
+use ctl_command::{CtlAction, CtlCommand, OfflineCommand, StatedKeys};
+use ctl_run::{CtlOutput, CtlRun};
 use exit_status::{CtlError, SysExit};
+use limits::ANSWER_TIMEOUT;
 use output_format::{OutputFormat, TableStyle, object_text};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -66,6 +71,14 @@ fn options() -> cli::Command {
     ctl_arguments::front().about("ask and change a running broker").long_about(DESCRIPTION).override_usage(usage)
 }
 
+/// Whether the words are a command. Nobody is asked.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn check(words: &[&str]) -> Result<(), String> {
+    CtlLine::read(words).map(drop).map_err(|error| error.to_string())
+}
+
 /// Runs `harrier ctl`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
@@ -97,21 +110,28 @@ fn failure(error: &CtlError) -> ExitCode {
 }
 
 fn run(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
-    if let CtlAction::Offline(run) = arguments.command.action {
-        return run(arguments);
+    let stated = arguments.command.stated;
+    match arguments.command.action {
+        CtlAction::Offline(OfflineCommand::Version) => Ok(broker_commands::version()),
+        CtlAction::Offline(OfflineCommand::Help) => help(arguments),
+        CtlAction::Offline(OfflineCommand::AwaitStartup) => startup_wait::await_startup(arguments),
+        CtlAction::List(list) => ask(arguments, None, |ctl| ctl.list(&list, stated)),
+        CtlAction::Change(change) => ask(arguments, stated, |ctl| ctl.change(&change)),
+        CtlAction::Own(command) => ask(arguments, stated, |ctl| own_commands::run(command, ctl)),
     }
+}
+
+/// Runs what needs a connection to the broker, and notes what the configuration states of it.
+fn ask(
+    arguments: &CtlArguments,
+    stated: Option<StatedKeys>,
+    command: impl FnOnce(&mut CtlRun<'_>) -> Result<CtlOutput, CtlError>,
+) -> Result<CtlOutput, CtlError> {
     let url = broker_url(arguments.get("--url")).map_err(CtlError::usage)?;
     let mut client = ApiClient::connect(&url, arguments.timeout.unwrap_or(ANSWER_TIMEOUT))?;
     let mut ctl = CtlRun { arguments, url: &url, client: &mut client };
-    let stated = arguments.command.stated;
-    let is_list = matches!(arguments.command.action, CtlAction::List(_));
-    let note = stated.filter(|_| !is_list).map(|stated| ctl.note_of_stated(stated)).transpose()?.flatten();
-    let output = match arguments.command.action {
-        CtlAction::List(list) => ctl.list(&list, stated)?,
-        CtlAction::Change(change) => ctl.change(&change)?,
-        CtlAction::Own(run) => run(&mut ctl)?,
-        CtlAction::Offline(run) => run(arguments)?,
-    };
+    let note = stated.map(|stated| ctl.note_of_stated(stated)).transpose()?.flatten();
+    let output = command(&mut ctl)?;
     if let Some(note) = note {
         print_error(&format!("harrier ctl: {note}"));
     }

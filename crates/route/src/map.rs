@@ -1,10 +1,10 @@
 //! `harrier route map`: the brokers that are reachable from one, and the flows between them; for people (in
 //! qpid-route's format), for graphviz, or as JSON.
 
-use super::broker_address::BrokerAddress;
-use super::broker_network::{BrokerNetwork, DiscoveredFlow};
-use super::command_line::RouteOptions;
-use super::{CommandOutput, RouteFailure, refused};
+use crate::broker_address::BrokerAddress;
+use crate::broker_network::{BrokerNetwork, DiscoveredFlow};
+use crate::command_line::RouteOptions;
+use crate::{CommandOutput, RouteFailure, refused};
 use definitions::Json;
 use std::collections::BTreeMap;
 use std::fmt::Write;

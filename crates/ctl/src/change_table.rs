@@ -1,7 +1,7 @@
 //! The commands that change something by one request, one entry each. Words and arguments are rabbitmqctl's, and a few lavinmqctl's.
 
-use super::command_table::BodyField::{Flag, Json, Number, Text};
-use super::command_table::{BodyField, ChangeCommand, CtlAction, CtlCommand, CtlOption, VHOST};
+use crate::ctl_command::BodyField::{Flag, Json, Number, Text};
+use crate::ctl_command::{BodyField, ChangeCommand, CtlAction, CtlCommand, CtlOption, VHOST};
 
 const fn put(path: &'static str, body: &'static [(&'static str, BodyField)], progress: &'static str) -> ChangeCommand {
     ChangeCommand { method: "PUT", path, query: &[], body, reason: None, progress, missing: "" }

@@ -3,18 +3,16 @@
 //! Two addresses are the same broker if both report the same name and virtual host. The search is bounded and changes
 //! nothing.
 
-use super::broker_address::BrokerAddress;
-use super::listing::{carried, flag, list, named, text};
-use super::second_path::{self, RouteEdge};
+use crate::broker_address::BrokerAddress;
+use crate::limits::BROKERS_MAX;
+use crate::listing::{carried, flag, list, named, text};
+use crate::second_path::{self, RouteEdge};
 use admin::{AdminConnection, RequestError, RequestErrorKind};
 use client::{Url, peer};
 use definitions::Json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use topology::KeyMatching;
-
-/// Brokers that are probed.
-const BROKERS_MAX: usize = 256;
 
 /// Index of a broker; an alias keeps its index.
 pub type BrokerIndex = usize;

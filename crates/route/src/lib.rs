@@ -1,11 +1,13 @@
 //! `harrier route`: joins brokers by links and routes, with the command line of qpid-route.
 //!
 //! Checks what it can before it asks a broker for a change; the broker decides. Passwords are never printed.
+#![forbid(unsafe_code)]
 
 mod apply;
 mod broker_address;
 mod broker_network;
 mod command_line;
+mod limits;
 mod listing;
 mod map;
 mod readiness;
@@ -14,7 +16,7 @@ mod second_path;
 use admin::{AdminConnection, RequestError, RequestErrorKind};
 use broker_address::BrokerAddress;
 use broker_network::BrokerNetwork;
-use cli::{given, print, print_error, usage_error};
+use cli::{WordsError, given, print, print_error, usage_error};
 use command_line::{LinkTransport, RouteCommand, RouteOptions};
 use definitions::Json;
 use federation::{RouteDirection, RouteKind, RouteSpec, route_spec};
@@ -63,9 +65,10 @@ fn flat_command() -> cli::Command {
 }
 
 /// Whether the words are a command, and a topology that they name is well-formed, if it is there. Nobody is asked.
-#[cfg(test)]
+///
+/// # Errors
+/// What is wrong with them.
 pub fn check(words: &[String]) -> Result<(), String> {
-    use cli::WordsError;
     let given = match cli::parse(flat_command(), words) {
         Ok(given) => given,
         Err(WordsError::Help(_)) => return Ok(()),

@@ -1,6 +1,6 @@
 //! Listings of links and routes in aligned columns, in the format of qpid-route.
 
-use super::broker_address::BrokerAddress;
+use crate::broker_address::BrokerAddress;
 use client::peer;
 use definitions::Json;
 use std::fmt::Write;
@@ -173,7 +173,7 @@ pub fn table(rows: &[Vec<String>], has_heading: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::{links, routes};
-    use crate::route::broker_address::BrokerAddress;
+    use crate::broker_address::BrokerAddress;
     use definitions::Json;
 
     const FOUND: &str = r#"{"links":[

@@ -1,16 +1,15 @@
 //! `await_startup`: waits until a broker answers.
 
-use super::api_client::ApiClient;
-use super::ctl_arguments::CtlArguments;
-use super::ctl_run::CtlOutput;
-use super::exit_status::{CtlError, SysExit};
-use super::time_limit::TimeLimit;
+use crate::api_client::ApiClient;
+use crate::ctl_arguments::CtlArguments;
+use crate::ctl_run::CtlOutput;
+use crate::exit_status::{CtlError, SysExit};
+use crate::limits::STARTUP_TIMEOUT;
+use crate::time_limit::TimeLimit;
 use admin::broker_url;
 use client::Url;
 use std::time::Duration;
 
-/// How long a broker is waited for, unless `--timeout` says another.
-const STARTUP_TIMEOUT: Duration = Duration::from_secs(300);
 pub fn await_startup(arguments: &CtlArguments) -> Result<CtlOutput, CtlError> {
     let url = broker_url(arguments.get("--url")).map_err(CtlError::usage)?;
     let timeout = arguments.timeout.unwrap_or(STARTUP_TIMEOUT);

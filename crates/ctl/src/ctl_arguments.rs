@@ -2,14 +2,13 @@
 //!
 //! Options may stand anywhere; behind `--` there are none.
 
-use super::command_table::{self, CtlCommand, CtlOption};
-use super::exit_status::CtlError;
-use super::output_format::OutputFormat;
+use crate::command_table;
+use crate::ctl_command::{CtlCommand, CtlOption, VHOST};
+use crate::exit_status::CtlError;
+use crate::limits::TIMEOUT_S_MAX;
+use crate::output_format::OutputFormat;
 use cli::{ArgMatches, Command, WordsError};
 use std::time::Duration;
-
-/// Seconds of the longest wait that may be asked for: a day.
-const TIMEOUT_S_MAX: u64 = 86_400;
 
 const URL: &str = "the broker and the login: amqp://USER:PASSWORD@HOST:PORT/VHOST, amqps://..., or \
                    amqp+unix://USER:PASSWORD@/PATH?vhost=VHOST. VHOST is any that the user may open, and the default of -p. \
@@ -58,7 +57,7 @@ pub enum CtlLine {
 
 /// The options in front of a command.
 pub fn front() -> Command {
-    let options = COMMON.iter().chain([&command_table::VHOST]).map(CtlOption::arg);
+    let options = COMMON.iter().chain([&VHOST]).map(CtlOption::arg);
     Command::new("ctl").args(options)
 }
 
@@ -93,7 +92,7 @@ impl CtlLine {
 
 impl CtlArguments {
     fn new(command: &'static CtlCommand, given: [ArgMatches; 2]) -> Result<Self, CtlError> {
-        for option in COMMON.iter().chain([&command_table::VHOST]) {
+        for option in COMMON.iter().chain([&VHOST]) {
             let [front, behind] = given.each_ref().map(|given| cli::has(given, option.id()));
             if front && behind {
                 return Err(CtlError::usage(format!("{} is given twice", option.long)));
@@ -182,8 +181,8 @@ fn seconds(text: &str) -> Result<Duration, CtlError> {
 #[cfg(test)]
 mod tests {
     use super::{CtlArguments, CtlLine};
-    use crate::ctl::exit_status::SysExit;
-    use crate::ctl::output_format::OutputFormat;
+    use crate::exit_status::SysExit;
+    use crate::output_format::OutputFormat;
     use std::time::Duration;
 
     fn line(line: &str) -> CtlLine {

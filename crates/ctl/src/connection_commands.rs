@@ -1,8 +1,9 @@
 //! Commands that close several connections, but for the one that they have.
 
-use super::ctl_run::{ANSWER_TIMEOUT, CtlOutput, CtlRun};
-use super::exit_status::{CtlError, SysExit};
-use super::time_limit::TimeLimit;
+use crate::ctl_run::{CtlOutput, CtlRun};
+use crate::exit_status::{CtlError, SysExit};
+use crate::limits::ANSWER_TIMEOUT;
+use crate::time_limit::TimeLimit;
 use definitions::Json;
 use management::percent;
 

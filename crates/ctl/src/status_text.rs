@@ -1,6 +1,6 @@
 //! The state of a broker, from its overview and its node: as an object, and for people.
 
-use super::output_format::{OutputFormat, OutputRows, TableStyle};
+use crate::output_format::{OutputFormat, OutputRows, TableStyle};
 use definitions::Json;
 
 const MIB: f64 = 1_048_576.0;

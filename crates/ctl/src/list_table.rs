@@ -1,6 +1,6 @@
 //! The commands that show lists, one entry each. Words and columns are rabbitmqctl's; columns of the API stand beside them.
 
-use super::command_table::{CtlAction, CtlCommand, CtlOption, ListCommand, VHOST};
+use crate::ctl_command::{CtlAction, CtlCommand, CtlOption, ListCommand, VHOST};
 
 const COLUMNS: &str = "[COLUMN...]";
 

@@ -1,5 +1,6 @@
 //! The command line of `harrier route`: qpid-route's, and a few more commands and options.
 
+use crate::limits::TIMEOUT;
 use cli::{Arg, ArgMatches, Command, flag, valued};
 use federation::limits::CREDIT_DEFAULT;
 use federation::{AckMode, RouteKind};
@@ -88,8 +89,6 @@ pub struct ParsedCommand<'a> {
 
 /// The default broker.
 const HERE: &str = "localhost";
-/// How long a broker's answers may take, unless it is said.
-const TIMEOUT: Duration = Duration::from_secs(10);
 const TAGS: &str = "tag and exclude-list are not needed: each message carries the names of the brokers that it passed, which prevents loops";
 const MECHANISM: &str =
     "a mechanism is not needed: the address says it (auth_mechanism=external), and without it is PLAIN";

@@ -1,18 +1,15 @@
 //! A command that runs: the command line, a connection, and the steps that many commands have.
 
-use super::api_client::{ApiAnswer, ApiClient};
-use super::command_table::{BodyField, ChangeCommand, ListCommand, StatedKeys};
-use super::ctl_arguments::CtlArguments;
-use super::exit_status::{CtlError, SysExit};
-use super::output_format::OutputRows;
+use crate::api_client::{ApiAnswer, ApiClient};
+use crate::ctl_arguments::CtlArguments;
+use crate::ctl_command::{BodyField, ChangeCommand, ListCommand, StatedKeys};
+use crate::exit_status::{CtlError, SysExit};
+use crate::output_format::OutputRows;
 use cli::print_error;
 use client::Url;
 use definitions::Json;
 use management::limits::DIRECT_PAGE_ROWS_MAX;
 use management::percent;
-
-/// The time for an answer, unless `--timeout` says another.
-pub const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The column that tells what the configuration states.
 const CONFIGURED: &str = "configured";

@@ -1,7 +1,7 @@
 //! Commands that set and clear limits, each of which the API has by itself.
 
-use super::ctl_run::{CtlOutput, CtlRun, json};
-use super::exit_status::{CtlError, SysExit};
+use crate::ctl_run::{CtlOutput, CtlRun, json};
+use crate::exit_status::{CtlError, SysExit};
 use definitions::Json;
 use management::percent;
 

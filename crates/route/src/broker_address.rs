@@ -2,7 +2,7 @@
 //!
 //! Errors and listings never show the password.
 
-use super::command_line::LinkTransport;
+use crate::command_line::LinkTransport;
 use client::{Url, peer};
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Commands about users that take more than one request: the API's `PUT` replaces all of a user.
 
-use super::ctl_run::{CtlOutput, CtlRun};
-use super::exit_status::{CtlError, SysExit};
+use crate::ctl_run::{CtlOutput, CtlRun};
+use crate::exit_status::{CtlError, SysExit};
 use admin::limits::STEP_WAIT;
 use admin::{AdminConnection, RequestErrorKind};
 use definitions::Json;

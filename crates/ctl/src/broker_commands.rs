@@ -1,11 +1,12 @@
 //! Commands about the broker as a whole.
 
-use super::ctl_arguments::CtlArguments;
-use super::ctl_run::{CtlOutput, CtlRun};
-use super::exit_status::CtlError;
-use super::{status_text, store_table};
-use crate::greeting;
+use crate::ctl_run::{CtlOutput, CtlRun};
+use crate::exit_status::CtlError;
+use crate::{status_text, store_table};
 use definitions::Json;
+
+/// That of the program, which has the version of its workspace.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub fn status(run: &mut CtlRun<'_>) -> Result<CtlOutput, CtlError> {
     let overview = run.client.get("/api/overview")?.into_result()?;
@@ -24,8 +25,8 @@ pub fn server_version(run: &mut CtlRun<'_>) -> Result<CtlOutput, CtlError> {
     Ok(version_output(&run.client.version().unwrap_or_default()))
 }
 
-pub fn version(_: &CtlArguments) -> Result<CtlOutput, CtlError> {
-    Ok(version_output(greeting::VERSION))
+pub fn version() -> CtlOutput {
+    version_output(VERSION)
 }
 
 fn version_output(version: &str) -> CtlOutput {

@@ -1,8 +1,8 @@
 //! Commands for definitions as files.
 
-use super::ctl_run::{CtlOutput, CtlRun};
-use super::exit_status::{CtlError, SysExit};
-use super::user_commands::read_input;
+use crate::ctl_run::{CtlOutput, CtlRun};
+use crate::exit_status::{CtlError, SysExit};
+use crate::user_commands::read_input;
 use definitions::Json;
 use management::limits::BODY_BYTES_MAX;
 use secrets::secret_file;
