@@ -2,7 +2,6 @@
 //!
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
-use crate::broker_disks::{BrokerDisks, DiskOptions};
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
 use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
@@ -16,6 +15,7 @@ use shard::{
     DialError, DialRequest, DialedLink, Mailbox, MovedConnection, Shard, ShardEffects, ShardOptions, ShardReport,
     ShardWaker, SharedState, StoreSync, TickOutcome, WakeTarget,
 };
+use simdisks::{BrokerDisks, DiskOptions};
 use slab::{Pool, PoolOptions};
 use splitmix::SplitMix64;
 use std::sync::Arc;

@@ -8,8 +8,7 @@ mod damage_outcome;
 
 pub use damage_outcome::outcome_of;
 
-use crate::broker_disks::{BrokerDisks, SharedDisk};
-use crate::store_recovery::store_tag;
+use crate::broker_disks::{BrokerDisks, SharedDisk, store_tag};
 use disk::SimulatedDisk;
 use shard::JOURNAL_LOG;
 use std::collections::{BTreeMap, BTreeSet};
@@ -358,7 +357,7 @@ impl LogSurvey {
     }
 
     /// Whether the log ends at a damaged frame of which nothing says that it had been durable.
-    pub fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_cut_off(&self) -> bool {
         self.first_unproven().is_some()
     }
 

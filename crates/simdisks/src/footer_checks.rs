@@ -4,10 +4,9 @@
 //! Enters: the disks of a broker that is down, and chance.  Leaves: footers that are not what was written; a violation.
 //! Owns:   footers that there were before, of which some come again.
 
-use crate::broker_disks::{BrokerDisks, SharedDisk};
+use crate::broker_disks::{BrokerDisks, SharedDisk, store_tag};
 use crate::limits::STALE_FOOTERS_MAX;
 use crate::log_survey::survey;
-use crate::store_recovery::store_tag;
 use splitmix::SplitMix64;
 use std::collections::VecDeque;
 use store::{

@@ -2,15 +2,23 @@
 //!
 //! A shard owns a handle, as it would own the disk; the simulation has another, for time, faults and crashes.
 
-use crate::broker_heap::left_by;
-use crate::reshard_plan::ReshardPlan;
 use disk::{Disk, DiskFaults, SimulatedDisk};
+use slab::left_by;
 use splitmix::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::limits::BLOCK_BYTES;
 use store::{
     AlignedBuffer, Block, Completion, DiskError, LogId, Request, ScrubOptions, SegmentId, SegmentNumber, SegmentReader,
+    StoreTag,
 };
+
+/// Tells the segments of one store from those of others.
+const STORE_ID: u128 = 0x5EED;
+
+/// The same as segments have it.
+pub fn store_tag() -> StoreTag {
+    StoreTag::of(STORE_ID)
+}
 
 /// How a broker ends without being asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,21 +70,6 @@ pub struct DiskOptions {
     pub free_limit: u64,
     /// How what was written is read to find damage, if it is.
     pub scrub: Option<ScrubOptions>,
-}
-
-/// What happens to the disks of a broker between two of its lives.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct RestartPlan {
-    /// For how many microseconds it is down.
-    pub down_us: u64,
-    /// Places that are damaged.
-    pub damages: u32,
-    /// The first start cannot read the disks.
-    pub is_unreadable: bool,
-    /// A start that was refused is repeated with a backup.
-    pub restores_backup: bool,
-    /// Another number of shards, which a store that is damaged gets when it is written anew without what is damaged.
-    pub reshard: Option<ReshardPlan>,
 }
 
 /// A disk, and what its own memory takes.
