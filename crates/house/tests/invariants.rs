@@ -66,9 +66,10 @@ const CHANCE: [(&str, &str); 2] = [
 ];
 
 /// Crates that a message of a running broker passes, or that share the broker's threads.
-const PATH_OF_A_MESSAGE: [&str; 12] = [
+const PATH_OF_A_MESSAGE: [&str; 13] = [
     "broker",
     "catalog",
+    "durability",
     "federation",
     "ib",
     "link",

@@ -11,10 +11,10 @@ use crate::limits::{
 };
 use crate::sessions::Sessions;
 use crate::shard_report::{ShardReport, ShardTotals};
-use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::ThreadStats;
 use broker::{ConnectionSlot, ReportPart};
 use catalog::{Refusal, SessionId};
+use durability::ShardStoreMetrics;
 use link::AbortReason;
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;

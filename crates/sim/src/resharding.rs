@@ -9,7 +9,7 @@ use crate::store_recovery::message_options;
 use crate::world::SimulatedWorld;
 use catalog::CatalogLimits;
 use disk::DiskFaults;
-use shard::{JOURNAL_LOG, LogSource, MessageStore, Resharding, StoreSync, recover_definitions, write_definitions};
+use durability::{JOURNAL_LOG, LogSource, MessageStore, Resharding, StoreSync, recover_definitions, write_definitions};
 use simdisks::outcome_of;
 use simdisks::store_tag;
 use simdisks::{BrokerDisks, CrashKind};

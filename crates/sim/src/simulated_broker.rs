@@ -8,12 +8,13 @@ use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
 use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use durability::StoreSync;
 use link::Link;
 use link::sim::{SimConnection, SimLink, SimSide};
 use session::Greeting;
 use shard::{
     DialError, DialRequest, DialedLink, Mailbox, MovedConnection, Shard, ShardEffects, ShardOptions, ShardReport,
-    ShardWaker, SharedState, StoreSync, TickOutcome, WakeTarget,
+    ShardWaker, SharedState, TickOutcome, WakeTarget,
 };
 use simdisks::{BrokerDisks, DiskOptions};
 use slab::{Pool, PoolOptions};

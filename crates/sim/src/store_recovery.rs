@@ -1,10 +1,11 @@
 //! A life of a broker with a store begins: definitions and messages are recovered from its disks, as the program does it.
 
 use catalog::{Catalog, Definition};
-use shard::{
-    DefinitionJournal, JOURNAL_LOG, LogSource, MessageStore, MessageStoreOptions, RecoveredDefinitions, Shard,
-    StoreSync, recover_definitions,
+use durability::{
+    DefinitionJournal, JOURNAL_LOG, LogSource, MessageStore, MessageStoreOptions, RecoveredDefinitions, StoreSync,
+    recover_definitions,
 };
+use shard::Shard;
 use simdisks::{BrokerDisks, SharedDisk, store_tag};
 use std::time::Instant;
 use store::limits::SEGMENT_BYTES_MIN;

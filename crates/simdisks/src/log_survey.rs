@@ -10,7 +10,7 @@ pub use damage_outcome::outcome_of;
 
 use crate::broker_disks::{BrokerDisks, SharedDisk, store_tag};
 use disk::SimulatedDisk;
-use shard::JOURNAL_LOG;
+use durability::JOURNAL_LOG;
 use std::collections::{BTreeMap, BTreeSet};
 use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use store::{

@@ -5,7 +5,7 @@ use super::durable_focus::DurableFocus;
 use crate::reshard_plan::ReshardPlan;
 use crate::restart_plan::RestartPlan;
 use disk::DiskFaults;
-use shard::StoreSync;
+use durability::StoreSync;
 use simdisks::{CrashKind, DiskOptions};
 use splitmix::SplitMix64;
 use std::fmt::{self, Display, Formatter};

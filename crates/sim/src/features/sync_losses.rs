@@ -7,7 +7,7 @@ use super::FeatureWorkload;
 use super::shadow_model::ShadowModel;
 use crate::simulated_broker::SimulatedBroker;
 use crate::world::SimulatedWorld;
-use shard::StoreSync;
+use durability::StoreSync;
 use simdisks::CrashKind;
 use std::collections::BTreeMap;
 use std::ops::Range;

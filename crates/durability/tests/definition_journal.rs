@@ -7,12 +7,12 @@ use catalog::{
 };
 use definitions::journal_changes;
 use disk::{Disk, DiskFaults, SimulatedDisk};
-use shard::limits::{JOURNAL_GROWTH_BYTES_MIN, JOURNAL_RETRY_US};
-use shard::{
-    DefinitionJournal, DefinitionRecoveryError, JOURNAL_LOG, JournalEvent, RecoveredDefinitions, ScrubOptions,
-    recover_definitions,
+use durability::limits::{JOURNAL_GROWTH_BYTES_MIN, JOURNAL_RETRY_US};
+use durability::{
+    DefinitionJournal, DefinitionRecoveryError, JOURNAL_LOG, JournalEvent, RecoveredDefinitions, recover_definitions,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
+use store::ScrubOptions;
 use store::{Block, DiskError, DiskErrorKind, OnDamage, Request, ScanError, SegmentId, StoreTag};
 use wire::{Table, Value};
 

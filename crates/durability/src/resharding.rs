@@ -8,22 +8,18 @@
 
 use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::definition_recovery::{JOURNAL_LOG, RecoveredDefinitions};
-use crate::effects::salt;
 use crate::limits::LOSSES_LOGGED_MAX;
 use crate::logged_message::QueuedMessage;
 use crate::lossy_reader::LossyReader;
 use crate::lost_messages::{QueueNames, describe_losses};
-use crate::message_recovery::{LogSource, queue_of};
-use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
-use crate::server::seed;
+use crate::message_recovery::LogSource;
+use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync, queue_of};
 use crate::store_opening::{StoreOpenError, read_definitions};
 use crate::store_options::StoreOptions;
 use broker::{AppendResult, Message, QueuePosition, delaying_shard};
 use catalog::{Catalog, CatalogLimits, QueueUid};
 use definitions::DurableDefinitions;
 use disk::{Disk, FileDisk, SegmentFolder};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use slab::{Pool, PoolOptions};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -211,18 +207,18 @@ fn log_losses(losses: &[String]) {
 }
 
 /// Writes the store of a broker anew, for another number of shards or without what cannot be read. Returns how many messages it
-/// has.
+/// has. `salt` is for passwords that are not hashed yet.
 ///
 /// # Errors
 /// The store cannot be read, is damaged and damage is not to be skipped, or the new one cannot be written.
-pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimits) -> Result<u64, StoreOpenError> {
+pub fn reshard(
+    options: &StoreOptions,
+    to: &ReshardTarget,
+    limits: &CatalogLimits,
+    salt: &mut dyn FnMut() -> [u8; 4],
+) -> Result<u64, StoreOpenError> {
     let (wake, receiver) = completions();
     let mut wait = || receiver.recv().expect("it has a sender of its own");
-    let seed = seed().map_err(|error| DiskError {
-        kind: DiskErrorKind::Failed,
-        text: format!("the system has no random numbers: {error}"),
-    })?;
-    let mut rng = StdRng::from_seed(seed);
     let found = read_definitions(options, &SegmentFolder::open(&options.definitions_folder)?)?;
     for damage in &found.damage {
         tracing::error!(%damage, "definitions are lost");
@@ -262,6 +258,6 @@ pub fn reshard(options: &StoreOptions, to: &ReshardTarget, limits: &CatalogLimit
 
     let definitions_folder = SegmentFolder::open(&to.definitions_folder)?;
     let disk = FileDisk::start(definitions_folder, "new-definitions", wake())?;
-    write_definitions(definitions, options.tag(), Box::new(disk), limits, &mut || salt(&mut rng), &mut wait)?;
+    write_definitions(definitions, options.tag(), Box::new(disk), limits, salt, &mut wait)?;
     Ok(messages)
 }

@@ -79,6 +79,10 @@ pub(crate) fn uid_of(queue: QueueUid) -> store::QueueUid {
     store::QueueUid(queue.number())
 }
 
+pub(crate) fn queue_of(uid: store::QueueUid) -> Option<QueueUid> {
+    QueueUid::new(uid.0)
+}
+
 #[inline]
 pub(crate) fn position_of(position: QueuePosition) -> Position {
     Position(position.0)
@@ -123,19 +127,19 @@ impl MessageStore {
     }
 
     /// The next life will number its queues behind those of this one.
-    pub(crate) fn claim_uids(&mut self) {
+    pub fn claim_uids(&mut self) {
         (self.unclaimed_uids, self.awaits_claim) = (0..0, false);
         self.log.hold_writes(false);
     }
 
     #[inline]
-    pub(crate) fn has_unclaimed_uids(&self) -> bool {
+    pub fn has_unclaimed_uids(&self) -> bool {
         !self.unclaimed_uids.is_empty()
     }
 
     /// Whether something waits for [`MessageStore::claim_uids`].
     #[inline]
-    pub(crate) fn awaits_claim(&self) -> bool {
+    pub fn awaits_claim(&self) -> bool {
         self.awaits_claim
     }
 
@@ -144,6 +148,7 @@ impl MessageStore {
         self.log.set_scrub(Some(options));
     }
 
+    #[inline]
     pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
         self.await_claim_of(queue);
         let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message));
@@ -151,6 +156,7 @@ impl MessageStore {
     }
 
     /// Appends messages that differ in their bodies alone, at positions that follow one another. Returns the result of the first.
+    #[inline]
     pub fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
         self.await_claim_of(queue);
         let messages = messages.iter().map(|message| QueuedMessage(message.clone()));
@@ -166,6 +172,7 @@ impl MessageStore {
         }
     }
 
+    #[inline]
     fn result(&self, ticket: u64) -> AppendResult {
         match self.options.sync {
             StoreSync::Always | StoreSync::Later { .. } => AppendResult::Pending(ticket),
@@ -173,6 +180,7 @@ impl MessageStore {
         }
     }
 
+    #[inline]
     pub fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         self.log.settle(uid_of(queue), position_of(first), count.into());
         if let Some(spill) = &mut self.spill {
@@ -180,30 +188,36 @@ impl MessageStore {
         }
     }
 
+    #[inline]
     pub fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
         // The log takes those before it for delivered, too.
         let last = QueuePosition(first.0 + u64::from(count.saturating_sub(1)));
         self.log.mark_delivered(uid_of(queue), position_of(last));
     }
 
+    #[inline]
     pub fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
         self.log.mark_returned(uid_of(queue), position_of(position), times);
     }
 
+    #[inline]
     pub fn begin_commit(&mut self) {
         self.log.begin_commit();
     }
 
+    #[inline]
     pub fn end_commit(&mut self) -> AppendResult {
         let ticket = self.log.end_commit();
         self.result(ticket.0)
     }
 
     /// When everything that was appended and forgotten is durable.
+    #[inline]
     pub fn settled(&mut self) -> AppendResult {
         self.log.last_undurable().map_or(AppendResult::Durable, |ticket| self.result(ticket.0))
     }
 
+    #[inline]
     pub fn await_durable(&mut self, ticket: u64) {
         self.log.await_durable(store::Ticket(ticket));
     }
@@ -245,7 +259,7 @@ impl MessageStore {
     }
 
     /// Messages of which it is known since the last call that they cannot be read.
-    pub(crate) fn take_damage(&mut self) -> Vec<StoreDamage> {
+    pub fn take_damage(&mut self) -> Vec<StoreDamage> {
         while let Some(event) = self.log.take_event() {
             self.on_event(event);
         }
@@ -257,7 +271,7 @@ impl MessageStore {
 
     /// Whether [`MessageStore::take_damage`] has something.
     #[inline]
-    pub(crate) fn has_damage(&self) -> bool {
+    pub fn has_damage(&self) -> bool {
         !self.damage.is_empty() || self.spill.as_ref().is_some_and(|spill| spill.has_damage())
     }
 
@@ -292,19 +306,19 @@ impl MessageStore {
     }
 
     /// The ticket up to which messages are durable, with the definitions that they need; `None` if it is none more.
-    pub(crate) fn take_durable(&mut self, first_undurable: u64) -> Option<u64> {
+    pub fn take_durable(&mut self, first_undurable: u64) -> Option<u64> {
         self.gate.release(first_undurable)
     }
 
     /// Whether [`MessageStore::take_durable`] has one.
     #[inline]
-    pub(crate) fn has_durable(&self, first_undurable: u64) -> bool {
+    pub fn has_durable(&self, first_undurable: u64) -> bool {
         self.gate.is_open(first_undurable)
     }
 
     /// Tells all shards when the disk has too little space, and when it has enough again: returns whether it has. It is asked now
     /// and then while something is written, or it has too little.
-    pub(crate) fn check_space(&mut self, now_us: u64, signals: &StoreSignals) -> bool {
+    pub fn check_space(&mut self, now_us: u64, signals: &StoreSignals) -> bool {
         let is_due = now_us >= self.space_checked_us + DISK_CHECK_INTERVAL_US;
         if is_due && (self.has_written || self.is_low || self.is_full) {
             (self.space_checked_us, self.has_written) = (now_us, false);
@@ -330,14 +344,14 @@ impl MessageStore {
     /// Whether so much waits for the disk that no more should be read of those who have added much to it. While there is no
     /// space, publishers are held back, and what others do makes space.
     #[inline]
-    pub(crate) fn is_congested(&self) -> bool {
+    pub fn is_congested(&self) -> bool {
         let is_spill_congested = self.spill.as_ref().is_some_and(|spill| spill.is_congested());
         ((self.log.is_congested() && !self.is_full) || is_spill_congested) && self.failure.is_none()
     }
 
     /// Whether so much waits for the disk that nobody should be read.
     #[inline]
-    pub(crate) fn is_overfull(&self) -> bool {
+    pub fn is_overfull(&self) -> bool {
         let is_spill_overfull = self.spill.as_ref().is_some_and(|spill| spill.is_overfull());
         ((self.log.is_overfull() && !self.is_full) || is_spill_overfull) && self.failure.is_none()
     }
@@ -349,7 +363,8 @@ impl MessageStore {
     }
 
     /// The tickets of what is not written.
-    pub(crate) fn unwritten(&self) -> Range<u64> {
+    #[inline]
+    pub fn unwritten(&self) -> Range<u64> {
         self.log.unwritten()
     }
 
@@ -360,7 +375,7 @@ impl MessageStore {
     }
 
     /// What it holds of messages that are not settled.
-    pub(crate) fn census(&self) -> [(&'static str, usize); 3] {
+    pub fn census(&self) -> [(&'static str, usize); 3] {
         [
             ("bytes of messages to be written", self.log.pending_bytes()),
             ("bytes of live messages in the log", self.log.live_bytes() as usize),
@@ -374,7 +389,7 @@ impl MessageStore {
     }
 
     /// The same of the spill log.
-    pub(crate) fn spill_metrics(&self) -> StoreMetrics {
+    pub fn spill_metrics(&self) -> StoreMetrics {
         self.spill.as_ref().map_or_else(StoreMetrics::default, |spill| spill.metrics())
     }
 

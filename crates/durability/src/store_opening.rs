@@ -2,13 +2,11 @@
 
 use crate::definition_journal::DefinitionJournal;
 use crate::definition_recovery::{DefinitionRecoveryError, JOURNAL_LOG, RecoveredDefinitions, recover_definitions};
-use crate::disk_signal::DiskSignal;
 use crate::limits::LOSSES_IN_ERROR_MAX;
 use crate::lossy_reader::LossyReader;
 use crate::lost_messages::{QueueNames, describe_losses};
 use crate::message_recovery::LogSource;
 use crate::message_store::MessageStore;
-use crate::shard::Shard;
 use crate::store_backup::StoreBackup;
 use crate::store_options::StoreOptions;
 use catalog::{Catalog, Definition, ShardId};
@@ -16,8 +14,8 @@ use definitions::RestoreFault;
 use disk::{FileDisk, SegmentFolder, WriteGate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use store::{DiskError, LogId, ScanError};
+use std::time::Duration;
+use store::{DiskError, LogId, RecoveredLog, ScanError};
 
 /// Why a store cannot be used.
 #[derive(Debug)]
@@ -74,7 +72,7 @@ impl From<DiskError> for StoreOpenError {
 
 /// What all shards have found.
 #[derive(Default)]
-pub(crate) struct RecoveryTotals {
+struct RecoveryTotals {
     messages: AtomicU64,
 }
 
@@ -91,9 +89,16 @@ pub(crate) fn read_definitions(
     })
 }
 
+/// What a shard has of a store.
+pub struct ShardStore {
+    pub messages: MessageStore,
+    /// Of definitions, on shard 0.
+    pub journal: Option<DefinitionJournal>,
+}
+
 /// The store of a broker, opened: every shard recovers its own log.
 #[derive(Clone)]
-pub(crate) struct OpenStore {
+pub struct OpenStore {
     options: Arc<StoreOptions>,
     definitions_folder: SegmentFolder,
     definitions: Arc<RecoveredDefinitions>,
@@ -137,41 +142,45 @@ impl OpenStore {
         self.definitions.restore(catalog).map(drop).map_err(StoreOpenError::Restore)
     }
 
-    /// Recovers the log of a shard, on the shard's own thread, and appends to it from then on.
-    pub fn attach(&self, shard: &mut Shard, signal: &Arc<DiskSignal>, now: Instant) -> Result<(), StoreOpenError> {
+    /// Recovers the log of a shard by `recover`, on the shard's own thread, for what is appended from then on. `wake` makes what the
+    /// threads of its disks call.
+    pub fn open_log(
+        &self,
+        shard: ShardId,
+        paging_threshold: u64,
+        wake: impl Fn() -> disk::Wake + Clone + Send + 'static,
+        recover: impl FnOnce(LogSource<'_, SegmentFolder>) -> Result<RecoveredLog, ScanError>,
+    ) -> Result<ShardStore, StoreOpenError> {
         let OpenStore { options, folder, totals, .. } = self;
-        let log = LogId(shard.id().0.into());
+        let log = LogId(shard.0.into());
         folder.sync(log)?;
         let segments = folder.segments(log)?;
         let (store, on_damage) = (options.tag(), options.on_damage());
         let mut reader = folder.clone();
-        let paging_threshold = shard.paging_threshold();
         let source = LogSource { reader: &mut reader, store, log, segments, on_damage, paging_threshold };
-        let recovered = shard.recover_messages(source, now).map_err(|error| self.log_error(log, error))?;
+        let recovered = recover(source).map_err(|error| self.log_error(log, error))?;
         totals.messages.fetch_add(recovered.messages, Ordering::Relaxed);
         if let Some(end) = recovered.unreadable_end {
             tracing::info!(%end, "a log ends before a frame that is not whole");
         }
-        let disk =
-            FileDisk::start(options.written_folder(folder.clone()), &format!("disk-{}", log.0), signal.callback())?;
+        let disk = FileDisk::start(options.written_folder(folder.clone()), &format!("disk-{}", log.0), wake())?;
         let mut messages = MessageStore::new(recovered, Box::new(disk), options.messages());
         if let Some(scrub) = options.scrub_of_log() {
             messages.set_scrub(scrub);
         }
-        let (spill_folder, signal_of_spill) = (self.spill_folder.clone(), Arc::clone(signal));
+        let (spill_folder, wake_of_spill) = (self.spill_folder.clone(), wake.clone());
         messages.set_spill(Box::new(move || {
-            let disk = FileDisk::start(spill_folder.clone(), &format!("spill-{}", log.0), signal_of_spill.callback())?;
+            let disk = FileDisk::start(spill_folder.clone(), &format!("spill-{}", log.0), wake_of_spill())?;
             Ok(Box::new(disk))
         }));
         messages.begin_uids(self.definitions.first_new_uid());
-        shard.set_store(messages);
-        if shard.id() == ShardId(0) {
-            let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", signal.callback())?;
-            let mut journal = DefinitionJournal::new(&self.definitions, Box::new(disk));
+        let mut journal = None;
+        if shard == ShardId(0) {
+            let disk = FileDisk::start(self.definitions_folder.clone(), "disk-definitions", wake())?;
+            let journal = journal.insert(DefinitionJournal::new(&self.definitions, Box::new(disk)));
             options.scrub_of_log().into_iter().for_each(|scrub| journal.set_scrub(scrub));
-            shard.set_journal(journal);
         }
-        Ok(())
+        Ok(ShardStore { messages, journal })
     }
 
     /// Why a log cannot be recovered, with what its damage concerns.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Shared by all shards.
-pub(crate) struct StoreSignals {
+pub struct StoreSignals {
     /// Definitions before this version are durable, or need not be.
     first_undurable: AtomicU64,
     /// Shards whose disk has too little free space.

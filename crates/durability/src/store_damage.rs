@@ -6,7 +6,7 @@ use store::MessageDamage;
 
 /// Messages that cannot be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoreDamage {
+pub struct StoreDamage {
     damage: MessageDamage,
     /// Their queue wants them now.
     is_wanted: bool,
@@ -25,15 +25,15 @@ impl StoreDamage {
         self.is_wanted
     }
 
-    pub fn wanted(damage: MessageDamage) -> Self {
+    pub(crate) fn wanted(damage: MessageDamage) -> Self {
         StoreDamage { damage, is_wanted: true, is_spilled: false }
     }
 
-    pub fn unwanted(damage: MessageDamage) -> Self {
+    pub(crate) fn unwanted(damage: MessageDamage) -> Self {
         StoreDamage { is_wanted: false, ..StoreDamage::wanted(damage) }
     }
 
-    pub fn spilled(self) -> Self {
+    pub(crate) fn spilled(self) -> Self {
         StoreDamage { is_spilled: true, ..self }
     }
 }

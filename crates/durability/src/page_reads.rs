@@ -27,7 +27,7 @@ impl PageRead {
 }
 
 /// A page that is there.
-pub(crate) struct ReadPage {
+pub struct ReadPage {
     pub queue: QueueUid,
     pub first: QueuePosition,
     pub messages: Vec<PagedMessage>,

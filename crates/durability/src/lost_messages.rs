@@ -3,7 +3,7 @@
 //! Enters: a log that nobody writes, and what the store defines.  Leaves: lines for whoever decides what becomes of it.
 
 use crate::limits::LOST_RANGES_NAMED_MAX;
-use crate::message_recovery::queue_of;
+use crate::message_store::queue_of;
 use broker::delaying_shard;
 use definitions::DurableDefinitions;
 use std::collections::HashMap;

@@ -1,12 +1,11 @@
 //! Messages that leave the memory: which log has them, and how they come back.
 
-use crate::limits::{PAGES_PER_TICK, SPILL_SHARE_DIVISOR};
+use crate::limits::SPILL_SHARE_DIVISOR;
 use crate::logged_message::QueuedMessage;
 use crate::message_store::{MessageStore, position_of, uid_of};
 use crate::page_reads::ReadPage;
-use crate::sessions::Sessions;
 use crate::spill::{Spill, SpillOpener};
-use broker::{Effects, Message, QueuePosition};
+use broker::{Message, QueuePosition};
 use catalog::QueueUid;
 use slab::Pool;
 use std::ops::Range;
@@ -20,7 +19,7 @@ impl MessageStore {
     }
 
     /// Whether messages can leave the memory.
-    pub(crate) fn can_page(&self) -> bool {
+    pub fn can_page(&self) -> bool {
         self.spill.is_some()
     }
 
@@ -50,7 +49,7 @@ impl MessageStore {
         true
     }
 
-    /// A page is wanted back: `Sessions::take_pages` hands it over.
+    /// A page is wanted back: [`MessageStore::take_page`] hands it over.
     pub fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
         self.page_reads.push(uid_of(queue), position_of(first)..position_of(end));
         self.page_reads.begin(&mut self.log, self.spill.as_mut());
@@ -67,13 +66,13 @@ impl MessageStore {
 
     /// Whether `MessageStore::take_page` may have one.
     #[inline]
-    pub(crate) fn has_pages(&self) -> bool {
+    pub fn has_pages(&self) -> bool {
         let has_fetched = self.log.has_fetched() || self.spill.as_ref().is_some_and(|spill| spill.has_fetched());
         has_fetched || self.page_reads.has_page()
     }
 
     /// The next page that is there.
-    fn take_page(&mut self, pool: &Pool) -> Option<ReadPage> {
+    pub fn take_page(&mut self, pool: &Pool) -> Option<ReadPage> {
         let MessageStore { log, spill: Some(spill), page_reads, .. } = self else { return None };
         while let Some(fetched) = log.take_fetched(|stored| QueuedMessage::read(stored, pool)) {
             page_reads.on_logged(fetched);
@@ -107,26 +106,6 @@ impl Share {
 
     fn average(&self) -> u64 {
         self.bytes.checked_div(self.messages).unwrap_or(0)
-    }
-}
-
-impl Sessions {
-    /// Hands queues the pages that they wanted back, a few in a tick.
-    pub fn take_pages(&mut self) {
-        for _ in 0..PAGES_PER_TICK {
-            let Some(mut store) = self.effects.store.take() else { return };
-            let page = store.take_page(self.effects.pool());
-            // A queue of which messages are missing is closed before it gets the others.
-            let damage = store.take_damage();
-            self.effects.store = Some(store);
-            self.close_damaged(damage);
-            let Sessions { broker, effects, .. } = self;
-            let Some(ReadPage { queue, first, messages }) = page else { return };
-            if let Some(queue) = QueueUid::new(queue.0) {
-                broker.paged_in(queue, first, messages, effects);
-                broker.flush_batch(effects);
-            }
-        }
     }
 }
 
