@@ -153,7 +153,7 @@ pub const REPORT_OBJECTS_MAX: usize = 512;
 pub(crate) const REPORT_REQUESTS_MAX: usize = 4;
 /// How long after the last request for a report changes are noted.
 pub(crate) const REPORT_IDLE: Duration = Duration::from_secs(60);
-/// Searches for connections of one shard that wait for their turn. One more is dropped.
+/// Requests to close connections of one shard that wait for their turn. One more is dropped.
 pub(crate) const SEARCHES_MAX: usize = 16;
 /// Connections that a report or a search looks at in one tick.
 pub(crate) const CONNECTIONS_SEARCHED_PER_TICK: usize = 1_024;

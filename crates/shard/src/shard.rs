@@ -20,7 +20,7 @@ use crate::moved_connection::{ConnectionMoves, MovedConnection};
 use crate::password_verifier::PasswordVerifier;
 use crate::publisher_throttle::PublisherThrottle;
 use crate::read_order::{ReadOrder, WorkSource};
-use crate::reports::{ConnectionSelector, ConnectionTask, ReportService};
+use crate::reports::{CloseRequest, ReportService};
 use crate::sessions::Sessions;
 use crate::shard_options::ShardOptions;
 use crate::shard_report::ShardReport;
@@ -353,9 +353,9 @@ impl Shard {
         self.dispatcher.sessions.broker.holds_definitions()
     }
 
-    /// Has connections found with the next ticks.
-    pub(crate) fn find_connections(&mut self, selector: ConnectionSelector, task: ConnectionTask) {
-        self.reports.search(selector, task);
+    /// Has connections closed with the next ticks.
+    pub(crate) fn close_connections(&mut self, request: CloseRequest) {
+        self.reports.close_connections(request);
     }
 
     fn outcome(&self, now: Instant) -> TickOutcome {
