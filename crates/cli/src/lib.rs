@@ -1,18 +1,25 @@
 //! Command lines: one declaration, a clap [`Command`], is the parser, the help, the manual page and the completions.
 //!
-//! Enters: a declaration, words.  Leaves: what was given, or one sentence about what is wrong; texts.
+//! Enters: a declaration, words.  Leaves: what was given, or one sentence about what is wrong; texts, and what is printed of them.
 //! Owns:   the sentences, and the form of the help and of the pages.
 #![forbid(unsafe_code)]
 
+mod aligned_table;
 mod completion_script;
 mod help_text;
 mod manual_page;
+mod terminal;
 mod word_parser;
 
+pub use aligned_table::{Column, table};
 pub use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 pub use completion_script::{Shell, completion_script};
 pub use help_text::help;
 pub use manual_page::{ManualPage, manual_pages};
+pub use terminal::{
+    USAGE_STATUS, given, is_terminal_error, is_terminal_output, print, print_error, print_or, usage_error,
+    usage_failure,
+};
 pub use word_parser::{WordsError, parse};
 
 use clap::ValueHint;

@@ -45,6 +45,7 @@ mod link_watch;
 mod message;
 mod options;
 mod output;
+pub mod peer;
 mod polled;
 mod prepared_batch;
 mod pump;

@@ -3,7 +3,6 @@
 //! Enters: the readiness of the link, as a poll reports it.  Leaves: deliveries for a handler; sent bytes.
 //! Owns:   the calls that a program with many clients makes; heartbeats between them.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use session::heartbeat::HeartbeatAction;
@@ -41,32 +40,15 @@ impl Client {
         &mut self,
         mut handler: impl FnMut(&Delivery<'_>, &mut ClientOutput<'_>) -> Result<()>,
     ) -> Result<DispatchSummary> {
-        let mut deliveries = 0_u64;
-        while self.pop_buffered() {
-            if let Some(message) = self.shown.take() {
-                deliveries += 1;
-                handler(&message.view(), &mut self.output())?;
-            }
-        }
+        let mut deliveries = self.hand_over_buffered(&mut handler)?;
         let mut reads = 0;
         loop {
-            let mut failed = None;
-            let taken = self.take_events(|delivery, output| {
-                deliveries += 1;
-                if let Err(error) = handler(&delivery, output) {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
-                }
-                let full = output.outbound.bytes() >= UNSENT_BYTES_MAX;
-                if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
+            let (handed_over, end) = self.hand_over(UNSENT_BYTES_MAX, &mut handler)?;
+            deliveries += handed_over;
             let sent = self.flush_now()?;
             self.check_closed()?;
             self.check_channels()?;
-            if taken == ScanEnd::Stopped {
+            if end == ScanEnd::Stopped {
                 if sent {
                     continue;
                 }

@@ -491,35 +491,15 @@ impl Client {
         timeout: Duration,
         mut handler: impl FnMut(&Delivery<'_>, &mut ClientOutput<'_>) -> Result<()>,
     ) -> Result<DispatchSummary> {
-        let mut deliveries = 0_u64;
-        while self.pop_buffered() {
-            if let Some(message) = self.shown.take() {
-                deliveries += 1;
-                handler(&message.view(), &mut self.output())?;
-            }
-        }
+        let mut deliveries = self.hand_over_buffered(&mut handler)?;
         let mut patience = WaitDeadline::For(timeout);
         loop {
-            let mut failed = None;
-            let taken = self.take_events(|delivery, output| {
-                deliveries += 1;
-                if let Err(error) = handler(&delivery, output) {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
-                }
-                if output.outbound.bytes() >= WRITTEN_BYTES_MAX {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
+            let (handed_over, end) = self.hand_over(WRITTEN_BYTES_MAX, &mut handler)?;
+            deliveries += handed_over;
             self.flush()?;
             self.check_closed()?;
             self.check_channels()?;
-            if taken == ScanEnd::Stopped {
+            if end == ScanEnd::Stopped {
                 continue;
             }
             if deliveries > 0 && (self.drained || !timeout.is_zero()) {
@@ -529,6 +509,42 @@ impl Client {
                 return Ok(DispatchSummary { deliveries, drained: true });
             }
         }
+    }
+
+    /// Hands over the deliveries that were set aside. Returns how many.
+    #[inline]
+    pub(crate) fn hand_over_buffered(
+        &mut self,
+        handler: &mut impl FnMut(&Delivery<'_>, &mut ClientOutput<'_>) -> Result<()>,
+    ) -> Result<u64> {
+        let mut deliveries = 0;
+        while self.pop_buffered() {
+            if let Some(message) = self.shown.take() {
+                deliveries += 1;
+                handler(&message.view(), &mut self.output())?;
+            }
+        }
+        Ok(deliveries)
+    }
+
+    /// Hands over the deliveries that were received, until so many bytes are written. Returns how many, and whether it stopped.
+    #[inline]
+    pub(crate) fn hand_over(
+        &mut self,
+        written_bytes_max: usize,
+        handler: &mut impl FnMut(&Delivery<'_>, &mut ClientOutput<'_>) -> Result<()>,
+    ) -> Result<(u64, ScanEnd)> {
+        let (mut deliveries, mut failed) = (0, None);
+        let end = self.take_events(|delivery, output| {
+            deliveries += 1;
+            if let Err(error) = handler(&delivery, output) {
+                failed = Some(error);
+                return ControlFlow::Break(());
+            }
+            let is_full = output.outbound.bytes() >= written_bytes_max;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        failed.map_or(Ok((deliveries, end)), Err)
     }
 }
 

@@ -29,6 +29,7 @@ pub mod limits;
 mod load;
 mod restore;
 mod rules;
+pub mod toml_text;
 mod vhost_notes;
 mod write;
 

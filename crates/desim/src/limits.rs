@@ -2,7 +2,7 @@
 //! shares.
 
 /// Brokers of a simulated tree: a hundred times what is needed today, at some hundred bytes each.
-pub const BROKERS_MAX: u32 = 100_000;
+pub(crate) const BROKERS_MAX: u32 = 100_000;
 /// Consumers of a simulated tree. The consumers of a leaf form one group, so they cost only a count.
 pub(crate) const CONSUMERS_MAX: u32 = 100_000_000;
 /// Consumers that are simulated one by one because they are slow.

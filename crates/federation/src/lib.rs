@@ -25,6 +25,7 @@ mod message_refusal;
 mod queue_hop;
 mod remote_setup;
 mod route_options;
+pub mod route_spec;
 mod route_table;
 mod setup_methods;
 mod tracer;

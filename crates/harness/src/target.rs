@@ -84,19 +84,18 @@ fn process_of(url: &Url) -> Option<u32> {
 }
 
 impl BenchmarkTarget {
+    /// A target without a state folder and a management API.
+    fn new(name: &str, facts: TargetFacts, address: TargetAddress, pid: Option<u32>, process: TargetProcess) -> Self {
+        let name = name.to_owned();
+        Self { name, facts, address, management: Vec::new(), pid, _process: process, _state: None }
+    }
+
     /// A broker that is already running.
     pub fn at(url: &str) -> Result<Self, String> {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let pid = process_of(&parsed);
-        Ok(Self {
-            facts: facts_of(&parsed.address),
-            name: parsed.address,
-            address: TargetAddress::Amqp(url.to_owned()),
-            management: Vec::new(),
-            pid,
-            _process: TargetProcess::Nothing,
-            _state: None,
-        })
+        let (facts, way) = (facts_of(&parsed.address), TargetAddress::Amqp(url.to_owned()));
+        Ok(Self::new(&parsed.address, facts, way, pid, TargetProcess::Nothing))
     }
 
     /// Sets the socket options of its clients.
@@ -200,15 +199,9 @@ impl BenchmarkTarget {
         let ready = ready?;
         let place = ready.first()?;
         let pid = Some(process.pid());
-        Ok(Self {
-            name: "harrier".to_owned(),
-            facts: facts_of(place),
-            address: TargetAddress::Amqp(url(place)),
-            management: ready.management,
-            pid,
-            _process: TargetProcess::Broker(process),
-            _state: None,
-        })
+        let (facts, way) = (facts_of(place), TargetAddress::Amqp(url(place)));
+        let target = Self::new("harrier", facts, way, pid, TargetProcess::Broker(process));
+        Ok(Self { management: ready.management, ..target })
     }
 
     /// The floor: a relay that polls for `spin_us` before it sleeps.
@@ -233,15 +226,7 @@ impl BenchmarkTarget {
         name.clone_into(&mut facts.name);
         let certificate = task.tls.as_ref().map(|files| files.certificate.clone());
         let way = TargetAddress::RawRelay { relay: SocketAddr::new(task.address, port), certificate };
-        Ok(Self {
-            name,
-            facts,
-            address: way,
-            management: Vec::new(),
-            pid: role.pid(),
-            _process: TargetProcess::Role(role),
-            _state: None,
-        })
+        Ok(Self::new(&name, facts, way, role.pid(), TargetProcess::Role(role)))
     }
 
     /// The load generator's own ceiling, as three targets: a sink for publishers, a source for consumers, and the socket
@@ -268,15 +253,7 @@ impl BenchmarkTarget {
         let mut facts = stand_in("null");
         name.clone_into(&mut facts.name);
         let (way, pid) = (way(SocketAddr::new(address, port)), role.pid());
-        Ok(Self {
-            name: name.to_owned(),
-            facts,
-            address: way,
-            management: Vec::new(),
-            pid,
-            _process: TargetProcess::Role(role),
-            _state: None,
-        })
+        Ok(Self::new(name, facts, way, pid, TargetProcess::Role(role)))
     }
 
     /// A broker that is started and stopped by the scripts `start DIR PORT` and `stop DIR` in `scripts` (`tests/rabbitmq`).
@@ -297,16 +274,7 @@ impl BenchmarkTarget {
         let StartedBroker { url, pid } = StartedBroker::parse(&String::from_utf8_lossy(&output.stdout));
         let url = url.ok_or_else(|| format!("{name} did not print its URL"))?;
         let facts = facts_of(&Url::parse(&url).map_err(|error| error.to_string())?.address);
-        let way = TargetAddress::Amqp(url);
-        Ok(Self {
-            name: name.to_owned(),
-            facts,
-            address: way,
-            management: Vec::new(),
-            pid,
-            _process: TargetProcess::Scripted(scripted),
-            _state: None,
-        })
+        Ok(Self::new(name, facts, TargetAddress::Amqp(url), pid, TargetProcess::Scripted(scripted)))
     }
 
     /// Whether its process is on this machine and ends within the time.

@@ -18,18 +18,16 @@ use crate::initial_definitions::salted;
 use crate::kept_definitions::KeptDefinitions;
 use crate::management::BrokerManagement;
 use crate::stated_definitions::StatedDefinitions;
+use admin::{CONTENT_TYPE, VERSION};
 use body_uploads::BodyUploads;
 use definitions::Json;
+use durability::StoreBackup;
 use shard::limits::ANSWER_BYTES_MAX;
-use shard::{AdminHandle, AdminRequest, ReplyAddress, StoreBackup};
+use shard::{AdminHandle, AdminRequest, ReplyAddress};
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use wire::{Properties, ShortStr};
 
-/// Version of the request format. It changes when requests or answers change incompatibly.
-pub const VERSION: i64 = 1;
-/// MIME type of requests and answers.
-pub const CONTENT_TYPE: &str = "application/json";
 /// An answer longer than this releases its buffer afterwards.
 const LONG_ANSWER_BYTES: usize = 1 << 20;
 

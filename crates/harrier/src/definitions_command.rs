@@ -3,8 +3,9 @@
 use crate::initial_definitions::{initial, read, salted};
 use crate::options::limits;
 use crate::process::seed;
-use crate::{USAGE_STATUS, broker_declaration, given, greeting, print, print_error};
+use crate::{broker_declaration, greeting};
 use catalog::{Catalog, CatalogLimits};
+use cli::{USAGE_STATUS, given, print, print_error};
 use config::{BrokerConfig, BrokerInvocation, Machine};
 use std::ffi::OsString;
 use std::process::ExitCode;

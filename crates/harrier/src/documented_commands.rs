@@ -3,8 +3,7 @@
 //! Enters: the pages.  Leaves: every command line, option and configuration that the program would refuse as wrong usage.
 //! Never:  runs a command.
 
-use crate::ctl::CtlLine;
-use crate::{COMMANDS, TOOLS, route};
+use crate::{COMMANDS, TOOLS};
 use cli::{Command, WordsError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -160,7 +159,7 @@ fn wrong(words: &[String]) -> Option<String> {
     };
     let texts: Vec<&str> = rest.iter().map(String::as_str).collect();
     match command.name {
-        "ctl" => CtlLine::read(&texts).err().map(|error| error.to_string()),
+        "ctl" => ctl::check(&texts).err(),
         "route" => route::check(rest).err(),
         "broker" => {
             let words = rest.iter().map(OsString::from);

@@ -2,8 +2,9 @@
 //!
 //! Never writes what differs between two runs of one program: a package that has these files can be reproduced.
 
-use crate::{given, print, print_error, program, usage_error};
+use crate::program;
 use cli::{Command, ManualPage, Shell};
+use cli::{given, print, print_error, usage_error};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

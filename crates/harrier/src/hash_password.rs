@@ -3,11 +3,10 @@
 //! The password comes from standard input, because others could read the command line.
 
 use crate::process::salt;
-use crate::{given, print, print_error};
 use catalog::Password;
-use catalog::limits::PASSWORD_BYTES_MAX;
+use cli::{given, print, print_error};
+use secrets::read_password;
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal, Read};
 use std::process::ExitCode;
 
 const DESCRIPTION: &str = "\
@@ -46,24 +45,4 @@ fn hash(sha256: bool) -> Result<String, String> {
         false => Password::argon2(secret, &salt),
     };
     Ok(password.written().unwrap_or_default())
-}
-
-/// The next line of standard input, which is a password.
-///
-/// # Errors
-/// There is none, or it is too long.
-pub fn read_password() -> Result<Vec<u8>, String> {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        print_error("The password will be seen as you type it. End it with Enter:");
-    }
-    let mut line = Vec::new();
-    let read = stdin.lock().take(PASSWORD_BYTES_MAX as u64 + 2).read_until(b'\n', &mut line);
-    read.map_err(|error| format!("cannot read: {error}"))?;
-    let secret = line.strip_suffix(b"\n").unwrap_or(&line);
-    match secret.len() {
-        0 => Err("there is no password on standard input".to_owned()),
-        1..=PASSWORD_BYTES_MAX => Ok(secret.to_vec()),
-        _ => Err(format!("a password has {PASSWORD_BYTES_MAX} bytes at most")),
-    }
 }

@@ -58,7 +58,7 @@ pub fn begin(level: LogLevel, format: LogFormat) -> Log {
     let write = move || tracing::dispatcher::with_default(&own_lines, || write_entries(&queue, &stream));
     // The thread lives as long as the process.
     if let Err(error) = std::thread::Builder::new().name("log".to_owned()).spawn(write) {
-        crate::print_error(&format!("harrier: nothing is logged, because the system refuses a thread: {error}"));
+        cli::print_error(&format!("harrier: nothing is logged, because the system refuses a thread: {error}"));
     }
     Log(())
 }

@@ -6,13 +6,10 @@
 #[cfg(not(feature = "broker"))]
 compile_error!("the tools start `harrier broker`, so that each program has the feature `broker`");
 
-mod address_source;
-mod admin_connection;
 mod admin_server;
 mod broker;
 mod broker_declaration;
 mod checked_text;
-mod ctl;
 mod default_folder;
 mod definitions_command;
 mod dialler;
@@ -28,7 +25,6 @@ mod log;
 mod management;
 mod options;
 mod own_process;
-mod peer;
 mod plan_file;
 mod policies;
 mod process;
@@ -37,30 +33,21 @@ mod rdma;
 mod rdma_options;
 mod reload;
 mod resharding;
-mod route;
-mod route_spec;
-mod secret_file;
 mod service_manager;
 mod state_folder;
 mod stated_definitions;
 mod store_command;
 mod store_file;
 mod tls;
-mod toml_text;
 #[cfg(any(feature = "bench", feature = "topology", feature = "market"))]
 mod tools;
 
-use cli::{Command, WordsError};
+use cli::{Command, USAGE_STATUS, print, usage_error};
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use wire::{Escaped, EscapedLines};
 
 #[global_allocator]
 static HEAP: slab::Heap = slab::Heap;
-
-/// Exit status for wrong usage.
-const USAGE_STATUS: u8 = 2;
 
 /// A command of the program.
 struct ProgramCommand {
@@ -145,60 +132,6 @@ fn main() -> ExitCode {
         None if TOOLS.contains(&name) => usage_error(&format!("this program was built without the command '{name}'")),
         None => usage_error(&format!("unknown command '{}'\n{}", command.to_string_lossy(), usage())),
     }
-}
-
-/// The words behind a command as it declares them.
-///
-/// # Errors
-/// The status, when help or what is wrong has been printed instead.
-fn given(command: Command, words: &[OsString]) -> Result<cli::ArgMatches, ExitCode> {
-    let help = cli::help(&command);
-    cli::parse(command, words).map_err(|error| match error {
-        WordsError::Help(text) => print(&text),
-        WordsError::Usage(why) | WordsError::Words(why) => usage_error(&format!("{why}\n{help}")),
-    })
-}
-
-fn usage_error(why: &str) -> ExitCode {
-    usage_failure(why, ExitCode::from(USAGE_STATUS))
-}
-
-fn usage_failure(why: &str, status: ExitCode) -> ExitCode {
-    eprintln!("harrier: {}", EscapedLines(why.trim_end()));
-    status
-}
-
-/// Whether people read standard output.
-fn is_terminal_output() -> bool {
-    io::stdout().is_terminal()
-}
-
-/// Whether people read standard error.
-fn is_terminal_error() -> bool {
-    io::stderr().is_terminal()
-}
-
-/// Writes a text to standard output; whatever a peer chose in it leaves the terminal as it is. A closed pipe is not an
-/// error.
-fn print(text: &str) -> ExitCode {
-    print_or(text, ExitCode::FAILURE)
-}
-
-/// The same, with a status of its own if it fails.
-fn print_or(text: &str, failure: ExitCode) -> ExitCode {
-    match io::stdout().lock().write_all(EscapedLines(text).to_string().as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            print_error(&format!("harrier: cannot write: {error}"));
-            failure
-        }
-    }
-}
-
-/// Writes one line to standard error.
-fn print_error(line: &str) {
-    eprintln!("{}", Escaped(line));
 }
 
 #[cfg(test)]

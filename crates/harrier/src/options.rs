@@ -10,9 +10,10 @@ use crate::store_file::StoreFile;
 use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, ConfigError, Machine};
 use definitions::Json;
+use durability::StoreOptions;
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
-use shard::{MoveOptions, ProcessMemory, ServerOptions, StoreOptions};
+use shard::{MoveOptions, ProcessMemory, ServerOptions};
 use std::time::Duration;
 
 /// Server options of the broker with this name and this store, a catalog with its initial definitions, and the names of those that
@@ -94,13 +95,13 @@ pub fn store(config: &BrokerConfig, shards: u16, folder: &StateFolder) -> Result
         logs: file.logs,
         segment_bytes: config.segment_bytes,
         sync: match config.store_sync {
-            config::StoreSync::Always => shard::StoreSync::Always,
-            config::StoreSync::Later { interval_us } => shard::StoreSync::Later { interval_us },
-            config::StoreSync::Never => shard::StoreSync::Never,
+            config::StoreSync::Always => durability::StoreSync::Always,
+            config::StoreSync::Later { interval_us } => durability::StoreSync::Later { interval_us },
+            config::StoreSync::Never => durability::StoreSync::Never,
         },
         group_delay_us: config.store_group_us,
         disk_free_limit: config.disk_free_limit_bytes(shards),
-        scrub: (config.store_scrub_interval_s > 0).then(|| shard::ScrubOptions {
+        scrub: (config.store_scrub_interval_s > 0).then(|| store::ScrubOptions {
             bytes_per_s: config.store_scrub_rate,
             interval_us: u64::from(config.store_scrub_interval_s) * 1_000_000,
         }),

@@ -3,8 +3,8 @@
 //! Enters: a user who has proved itself, and a virtual host.  Leaves: the address that a link dials, and its connection.
 //! Owns:   the notation, which no operator sees.
 
-use crate::peer::encoded;
 use client::Url;
+use client::peer::encoded;
 use federation::LinkLogin;
 use shard::{AdminHandle, DialError, DialProgress, DialedLink};
 use std::sync::{Arc, OnceLock};

@@ -2,12 +2,12 @@
 //!
 //! The file contains passwords; `StateFolder` makes it readable by its owner only.
 
-use crate::peer::peer;
+use crate::checked_text;
 use crate::state_folder::StateFolder;
-use crate::{checked_text, route_spec, toml_text};
 use client::Url;
-use definitions::Json;
-use federation::{FederationPlan, LinkKey, LinkSpec};
+use client::peer::peer;
+use definitions::{Json, toml_text};
+use federation::{FederationPlan, LinkKey, LinkSpec, route_spec};
 use std::fmt::Write;
 
 /// Its name in the state folder.
@@ -69,10 +69,10 @@ fn read(text: &str) -> Result<FederationPlan, String> {
     checked_text::check(text)?;
     let file = toml_text::read(text)?;
     let mut plan = FederationPlan::default();
-    only(&file, &["link"])?;
-    for (at, link) in list(&file, "link")?.iter().enumerate() {
+    toml_text::only(&file, &["link"])?;
+    for (at, link) in toml_text::tables(&file, "link")?.iter().enumerate() {
         let place = |why: String| format!("link {}: {why}", at + 1);
-        only(link, &["vhost", "url", "user", "route"]).map_err(place)?;
+        toml_text::only(link, &["vhost", "url", "user", "route"]).map_err(place)?;
         let entry = |name: &str| {
             let text = route_spec::text(link, name).map_err(place)?;
             text.ok_or_else(|| place(format!("{name} is missing")))
@@ -91,9 +91,9 @@ fn read(text: &str) -> Result<FederationPlan, String> {
             options: Default::default(),
         };
         plan.add_link(spec, &[]).map_err(|why| place(why.to_string()))?;
-        for (number, route) in list(link, "route").map_err(place)?.iter().enumerate() {
+        for (number, route) in toml_text::tables(link, "route").map_err(place)?.iter().enumerate() {
             let place = |why: String| place(format!("route {}: {why}", number + 1));
-            only(route, &route_spec::ENTRIES).map_err(place)?;
+            toml_text::only(route, &route_spec::ENTRIES).map_err(place)?;
             let route = route_spec::read(route).map_err(place)?;
             plan.add_route(&key, route).map_err(|why| place(why.to_string()))?;
         }
@@ -101,37 +101,14 @@ fn read(text: &str) -> Result<FederationPlan, String> {
     Ok(plan)
 }
 
-/// The tables with a name; an absent name is an empty list.
-pub fn list<'a>(from: &'a Json, name: &str) -> Result<&'a [Json], String> {
-    match from.get(name) {
-        None => Ok(&[]),
-        Some(Json::List(items)) => match items.iter().find(|item| !matches!(item, Json::Object(_))) {
-            None => Ok(items),
-            Some(other) => Err(format!("{name}: a table is needed, not {}", other.kind())),
-        },
-        Some(other) => Err(format!("{name}: tables are needed, [[{name}]], not {}", other.kind())),
-    }
-}
-
-/// Checks that only these entries are present.
-///
-/// # Errors
-/// Another entry is present.
-pub fn only(from: &Json, names: &[&str]) -> Result<(), String> {
-    let Json::Object(entries) = from else { return Err(format!("a table is needed, not {}", from.kind())) };
-    match entries.iter().find(|(name, _)| !names.contains(&&**name)) {
-        None => Ok(()),
-        Some((name, _)) => Err(format!("'{name}' is not known here; there may be {}", names.join(", "))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{read, text};
-    use crate::{checked_text, peer::peer, route_spec};
+    use crate::checked_text;
     use client::Url;
-    use definitions::Json;
-    use federation::{FederationPlan, LinkKey, LinkSpec};
+    use client::peer::peer;
+    use definitions::{Json, toml_text};
+    use federation::{FederationPlan, LinkKey, LinkSpec, route_spec};
 
     #[test]
     fn what_is_durable_is_read_as_it_was_written() {
@@ -163,6 +140,14 @@ mod tests {
         let changed = checked_text::seal(&text(&plan)).replace("host:1", "host:2");
         let why = read(&changed).expect_err("another address");
         assert!(why.contains("its checksum differs"), "{why}");
+    }
+
+    #[test]
+    fn what_is_quoted_is_read_as_it_was() {
+        for letters in ["", "a\"b\\c", "\u{0}\n\t\u{7f}é"] {
+            let value = toml_text::read(&format!("x = {}\n", config::quoted(letters))).expect("TOML");
+            assert_eq!(value.get("x"), Some(&Json::text(letters)));
+        }
     }
 
     #[test]

@@ -7,8 +7,9 @@ mod proxy_arguments;
 mod token_source;
 
 use crate::process::{Signals, raise_open_files};
-use crate::{given, greeting, log, print_error, tls, usage_error};
+use crate::{greeting, log, tls};
 use cli::{ArgAction, Command, valued};
+use cli::{given, print_error, usage_error};
 use proxy::{Proxy, ProxyOptions, ProxyStartError, RdmaUpstreamOptions};
 use proxy_arguments::ProxyArguments;
 use std::ffi::OsString;

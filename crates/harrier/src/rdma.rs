@@ -8,7 +8,7 @@ mod message_paths;
 mod self_test;
 mod show;
 
-use crate::{given, print};
+use cli::{given, print};
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -4,10 +4,11 @@
 //! `store.toml` names the folders that count, and those that do not: whatever a crash leaves behind is removed at the next start,
 //! and a folder that nobody has named is never touched.
 
+use crate::initial_definitions::salted;
 use crate::state_folder::StateFolder;
 use crate::store_file::StoreFile;
 use catalog::CatalogLimits;
-use shard::{ReshardTarget, StoreOptions};
+use durability::{ReshardTarget, StoreOptions};
 
 /// Gives the store of a folder so many logs, and the options their places. If it is damaged and may lose that, it is written anew
 /// without it: the next start finds no damage.
@@ -21,7 +22,8 @@ pub fn reshard(
     limits: &CatalogLimits,
 ) -> Result<(), String> {
     let mut file = StoreFile::load(folder)?.ok_or("the store is gone")?;
-    let is_damaged = options.loses_damaged && shard::is_store_damaged(options).map_err(|error| error.to_string())?;
+    let is_damaged =
+        options.loses_damaged && durability::is_store_damaged(options).map_err(|error| error.to_string())?;
     let logs = file.logs;
     if is_damaged {
         tracing::warn!(logs, shards, "the store is damaged: it is written anew without what cannot be read");
@@ -36,7 +38,8 @@ pub fn reshard(
     new.make_folders(folder)?;
     let (definitions_folder, log_folder) = (new.definitions_path(folder), new.log_path(folder));
     let to = ReshardTarget { definitions_folder, log_folder, logs: shards };
-    let messages = match shard::reshard(options, &to, limits) {
+    let written = salted(|salt| durability::reshard(options, &to, limits, salt));
+    let messages = match written.and_then(|written| written.map_err(|error| error.to_string())) {
         Ok(messages) => messages,
         Err(error) => {
             file.remove_unused(folder)?;

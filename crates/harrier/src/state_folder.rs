@@ -3,8 +3,10 @@
 //! A lock keeps other brokers out while this one runs. Files are replaced atomically and are readable by their owner
 //! only.
 
+use crate::checked_text;
 use crate::process::seed;
-use crate::{checked_text, secret_file, toml_text};
+use definitions::toml_text;
+use secrets::secret_file;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -8,12 +8,8 @@ mod log_steps;
 mod position_runs;
 mod queue_listing;
 mod stopped_store;
-mod table;
 
-pub use table::{Column, table};
-
-use crate::{print, print_error, usage_error};
-use cli::{Command, WordsError};
+use cli::{Command, WordsError, print, print_error, usage_error};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

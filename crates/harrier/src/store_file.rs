@@ -5,8 +5,7 @@
 use crate::checked_text;
 use crate::process::store_id;
 use crate::state_folder::StateFolder;
-use crate::toml_text;
-use definitions::Json;
+use definitions::{Json, toml_text};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;

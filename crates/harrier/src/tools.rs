@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::usage_error;
+use cli::usage_error;
 
 #[cfg(feature = "bench")]
 pub(crate) fn bench(words: &[OsString]) -> ExitCode {

@@ -35,21 +35,21 @@ const LOCKS: [(&str, &str); 20] = [
 /// Files that read a clock or sleep outside tests, each with its reason.
 const CLOCKS: [(&str, &str); 23] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
+    ("crates/ctl/src/time_limit.rs", "a program that waits at a terminal"),
     ("crates/disk/src/file_disk.rs", "how long each write takes, twice a group, on the disk's own thread"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
     ("crates/harrier/src/admin_server/links.rs", "rates of a link, for an administrator"),
     ("crates/harrier/src/admin_server/state_backup.rs", "how long nothing was written, for an administrator"),
     ("crates/harrier/src/broker.rs", "how long the start took"),
-    ("crates/harrier/src/ctl/time_limit.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/log.rs", "what repeats itself within a second"),
     ("crates/harrier/src/management/clock.rs", "times in answers, and how often shards are asked"),
     ("crates/harrier/src/rdma/self_test.rs", "how long each step of a check took"),
-    ("crates/harrier/src/route/readiness.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/tls.rs", "whether a certificate has expired"),
     ("crates/link/src/tls/tls_link.rs", "the deadline of a blocking wait for bytes of TLS"),
     ("crates/management/src/server.rs", "when a login failed, when a session was used, and how long requests take"),
     ("crates/proxy/src/proxy.rs", "the moment from which totals count"),
     ("crates/reactor/src/event_loop.rs", "the reactor, where time enters"),
+    ("crates/route/src/readiness.rs", "a program that waits at a terminal"),
     ("crates/shard/src/server.rs", "the moment from which all shards count"),
     ("crates/shard/src/test_clock.rs", "tests"),
     ("crates/shard/src/tokens.rs", "the age of a token when an RDMA connection is requested, once for each connection"),
@@ -66,9 +66,10 @@ const CHANCE: [(&str, &str); 2] = [
 ];
 
 /// Crates that a message of a running broker passes, or that share the broker's threads.
-const PATH_OF_A_MESSAGE: [&str; 12] = [
+const PATH_OF_A_MESSAGE: [&str; 13] = [
     "broker",
     "catalog",
+    "durability",
     "federation",
     "ib",
     "link",
@@ -139,16 +140,19 @@ fn chance_is_drawn_only_where_it_is_listed() {
 #[test]
 fn what_the_program_prints_is_escaped() {
     /// Where the program writes to the terminal itself, each with its reason.
-    const PRINTING: [(&str, &str); 2] = [
+    const PRINTING: [(&str, &str); 3] = [
+        ("crates/cli/src/terminal.rs", "what all commands print"),
         ("crates/harrier/src/log.rs", "every line of the log"),
-        ("crates/harrier/src/main.rs", "what all commands print"),
+        ("crates/harrier/src/main.rs", "the list of its commands, for who names none"),
     ];
     const CALLS: [&str; 4] = ["print!(", "println!(", "stdout()", "stderr()"];
     let prints = |path: &PathBuf| {
         let code = code(path);
         CALLS.iter().any(|call| code.contains(call))
     };
-    let found = sources("crates/harrier/src").into_iter().filter(prints);
+    const CRATES: [&str; 6] = ["admin", "cli", "ctl", "harrier", "route", "secrets"];
+    let files = CRATES.iter().flat_map(|name| sources(&format!("crates/{name}/src")));
+    let found = files.filter(prints);
     check(found.map(|path| path.display().to_string()).collect(), &PRINTING, "writes to the terminal");
 }
 

@@ -15,7 +15,7 @@ pub const COPY_THRESHOLD_BYTES: usize = 4096;
 pub(crate) const BACKLOG_DEFAULT: u32 = 1024;
 
 /// Longest text an [`Address`](crate::Address) is parsed from, in bytes.
-pub const ADDRESS_BYTES_MAX: usize = 1024;
+pub(crate) const ADDRESS_BYTES_MAX: usize = 1024;
 
 /// Most steps of a simulated connection during one `wait`.
 pub(crate) const SIM_WAIT_STEPS_MAX: u32 = 10_000;

@@ -20,7 +20,7 @@ pub fn write(document: &Document, full: bool) -> String {
 }
 
 /// The heading of a document.
-pub fn title_of(document: &Document) -> String {
+fn title_of(document: &Document) -> String {
     format!("Measured on {}", document.began.split('T').next().unwrap_or("an unknown day"))
 }
 

@@ -1,14 +1,13 @@
 //! Administration of a running broker from any thread: the shard concerned does the work on its own thread.
 
 use crate::catalog_replica::CatalogReplica;
-use crate::connection_report::ConnectionReport;
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
-use crate::reports::{ConnectionSelector, ConnectionTask};
+use crate::reports::{CloseRequest, ConnectionSelector};
 use crate::shard_report::ShardReport;
-use crate::store_metrics::ShardStoreMetrics;
 use broker::{AdminRequest, PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal, ShardId};
+use durability::ShardStoreMetrics;
 use federation::{FederationCommand, LinkStatus};
 use link::Link;
 use std::io;
@@ -173,24 +172,13 @@ impl AdminHandle {
         peeked.recv().ok()
     }
 
-    /// The connections that are meant, as they are now. `None`: the broker has stopped.
-    pub fn connection_reports(&self, selector: &ConnectionSelector) -> Option<Vec<ConnectionReport>> {
-        let (reply, reports) = mpsc::channel();
-        for shard in 0..self.shards() {
-            let task = ConnectionTask::Report(reply.clone());
-            self.send(ShardId(shard), InboxMessage::FindConnections(selector.clone(), task))?;
-        }
-        drop(reply);
-        Some(reports.iter().collect())
-    }
-
     /// Closes the connections that are meant: their clients get the reason (320 CONNECTION_FORCED). Returns how many. `None`: the
     /// broker has stopped.
     pub fn close_connections(&self, selector: &ConnectionSelector, reason: &str) -> Option<u32> {
         let (reply, closed) = mpsc::channel();
         for shard in 0..self.shards() {
-            let task = ConnectionTask::Close { reason: reason.into(), closed: 0, reply: reply.clone() };
-            self.send(ShardId(shard), InboxMessage::FindConnections(selector.clone(), task))?;
+            let request = CloseRequest { selector: selector.clone(), reason: reason.into(), reply: reply.clone() };
+            self.send(ShardId(shard), InboxMessage::CloseConnections(request))?;
         }
         drop(reply);
         Some(closed.iter().sum())

@@ -5,11 +5,9 @@
 
 use crate::catalog_replica::DefinitionPublisher;
 use crate::copied_bytes::CopiedBytes;
-use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::limits::UNHELD_STORED_BYTES;
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
-use crate::message_store::MessageStore;
 use crate::output_queues::{OutputQueue, OutputQueues};
 use broker::{
     AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery,
@@ -17,6 +15,8 @@ use broker::{
 };
 use catalog::{Catalog, Definition, ExecutedDefinition, QueueUid, Refusal, ShardId};
 use definitions::journal_changes;
+use durability::MessageStore;
+use durability::{DefinitionJournal, JournalEvent};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;

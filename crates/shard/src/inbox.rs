@@ -3,11 +3,11 @@
 use crate::catalog_replica::CatalogReplica;
 use crate::link_dial::{DialError, DialProgress, DialRequest};
 use crate::moved_connection::MovedConnection;
-use crate::reports::{ConnectionSelector, ConnectionTask};
+use crate::reports::CloseRequest;
 use crate::shard_report::ShardReport;
-use crate::store_metrics::ShardStoreMetrics;
 use broker::{PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal};
+use durability::ShardStoreMetrics;
 use federation::{FederationCommand, LinkStatus};
 use link::Link;
 use reactor::InboxSender;
@@ -36,8 +36,8 @@ pub(crate) enum InboxMessage {
     ReadQueue { vhost: Box<str>, name: Box<[u8]>, reply: Sender<QueueReport> },
     /// Asks for copies of the first messages of a queue; only its home has them.
     PeekQueue { vhost: Box<str>, name: Box<[u8]>, count: usize, body_bytes: usize, reply: Sender<PeekedQueue> },
-    /// Asks for connections, or has them closed.
-    FindConnections(ConnectionSelector, ConnectionTask),
+    /// Has connections closed.
+    CloseConnections(CloseRequest),
     /// A connection within the process of a user who has proved itself to the program.
     Connect { link: Box<dyn Link>, user: Box<str> },
     /// A connection comes from another shard.

@@ -129,40 +129,12 @@ pub(crate) const LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;
 pub(crate) const LATENCY_DOZE_US: i32 = 2;
 /// How often a shard ticks while it waits for memory or for space in a mailbox.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Bytes of a segment of the journal of definitions: a few thousand definitions that come one by one, or some hundred thousand
-/// that come together.
-pub(crate) const JOURNAL_SEGMENT_BYTES: u64 = 8 << 20;
-/// Bytes by which the journal of definitions grows, at least, before it is begun anew with a snapshot.
-pub const JOURNAL_GROWTH_BYTES_MIN: u64 = 64 << 20;
-/// By how many times the bytes of its last snapshot it grows.
-pub(crate) const JOURNAL_GROWTH_FACTOR: u64 = 4;
-/// Bytes of a snapshot that wait for the disk: definitions that clients wait for stand behind them.
-pub(crate) const SNAPSHOT_PENDING_BYTES_MAX: usize = 256 << 10;
-/// How long after there was no space for a segment of the journal another one is tried to be made.
-pub const JOURNAL_RETRY_US: u64 = 1_000_000;
-
-/// Tickets of a log that wait for definitions to become durable. Beyond that number earlier ones wait for those of later ones.
-pub(crate) const GATED_TICKETS_MAX: usize = 64;
-/// How often a shard asks its disk for the free space, while it writes or there is too little.
-pub(crate) const DISK_CHECK_INTERVAL_US: u64 = 1_000_000;
-/// Bytes of messages that a shard reads before it begins, whatever memory there is: a tenth of a second's reading.
-pub(crate) const RECOVERY_LOADED_BYTES_MAX: u64 = 128 << 20;
-
-/// Bytes that a message takes beside its body, about: exchange, routing key, properties. What a page has is not read for them.
-pub(crate) const PAGED_MESSAGE_OVERHEAD_BYTES: u64 = 64;
 
 const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
 // The share of one user leaves receive buffers for others, if ports have as many as they may.
 
-/// Pages that are read at a time: what the logs have of them waits in memory until it is their turn.
-pub(crate) const PAGE_READS_MAX: usize = 4;
-
 /// Pages that queues get in one tick.
 pub(crate) const PAGES_PER_TICK: usize = 8;
-
-/// The part of the bytes that must be read for a page which its messages have at least: otherwise they are written once more,
-/// together.
-pub(crate) const SPILL_SHARE_DIVISOR: u64 = 4;
 
 /// The part of the memory limit that waiting messages may take. The rest of them leave the memory, if there is a store.
 pub(crate) const PAGING_SHARE_DIVISOR: u64 = 2;
@@ -174,13 +146,6 @@ const _: () = assert!(LOGINS_WAITING_PER_SOURCE_MAX < LOGINS_WAITING_MAX && LOGI
 const _: () = assert!(LOGIN_INTERVAL_STEP.as_millis() * (LOGIN_FAILURES_MAX - LOGIN_FAILURES_FREE) as u128 <= 500);
 // A shard that empties a ring notifies its sender.
 const _: () = assert!(MAILBOX_BATCHES <= MAILBOX_BATCHES_PER_TICK && MAILBOX_BATCHES >= 2);
-// A piece of the journal is one record of the log.
-const _: () = assert!(definitions::limits::JOURNAL_PIECE_BYTES_MAX <= store::limits::MESSAGE_HEAD_BYTES_MAX);
-const _: () = assert!(JOURNAL_SEGMENT_BYTES >= store::limits::SEGMENT_BYTES_MIN);
-
-/// Queues that may have been declared in one life of a broker, and lost with it. Numbers of queues have 62 bits: they last for a
-/// billion lives.
-pub(crate) const LOST_QUEUE_UIDS_MAX: u64 = 1 << 32;
 
 /// Objects in one piece of a report: a tenth of a millisecond's work, about.
 pub const REPORT_OBJECTS_MAX: usize = 512;
@@ -188,7 +153,7 @@ pub const REPORT_OBJECTS_MAX: usize = 512;
 pub(crate) const REPORT_REQUESTS_MAX: usize = 4;
 /// How long after the last request for a report changes are noted.
 pub(crate) const REPORT_IDLE: Duration = Duration::from_secs(60);
-/// Searches for connections of one shard that wait for their turn. One more is dropped.
+/// Requests to close connections of one shard that wait for their turn. One more is dropped.
 pub(crate) const SEARCHES_MAX: usize = 16;
 /// Connections that a report or a search looks at in one tick.
 pub(crate) const CONNECTIONS_SEARCHED_PER_TICK: usize = 1_024;
@@ -202,9 +167,3 @@ pub(crate) const CLOSED_TRAFFIC_SPARE: usize = 64;
 pub const DEFINITION_UPDATES_MAX: usize = 4_096;
 /// Subscribers of definitions. One more is refused.
 pub(crate) const DEFINITION_SUBSCRIBERS_MAX: usize = 4;
-
-/// Ranges of lost messages that a line names, and lines that an error and the log have about a damaged log. The others are
-/// counted; `harrier store check` has every line.
-pub(crate) const LOST_RANGES_NAMED_MAX: usize = 100;
-pub(crate) const LOSSES_IN_ERROR_MAX: usize = 10;
-pub(crate) const LOSSES_LOGGED_MAX: usize = 1_000;

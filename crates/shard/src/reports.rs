@@ -1,4 +1,4 @@
-//! The reports of a shard: hands them to a reader outside, a piece a tick, and finds connections by their names.
+//! The reports of a shard: hands them to a reader outside, a piece a tick, and closes connections by their names.
 //!
 //! Enters: requests of other threads.  Leaves: pieces, each of a bounded number of objects. While nobody asks, nothing is noted.
 
@@ -11,10 +11,10 @@ use crate::limits::{
 };
 use crate::sessions::Sessions;
 use crate::shard_report::{ShardReport, ShardTotals};
-use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::ThreadStats;
 use broker::{ConnectionSlot, ReportPart};
 use catalog::{Refusal, SessionId};
+use durability::ShardStoreMetrics;
 use link::AbortReason;
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -30,18 +30,19 @@ pub enum ConnectionSelector {
     User(Box<str>),
 }
 
-/// What is done with the connections that are found.
-pub(crate) enum ConnectionTask {
-    /// They are told.
-    Report(Sender<ConnectionReport>),
-    /// They are closed, for this reason, and counted.
-    Close { reason: Box<str>, closed: u32, reply: Sender<u32> },
+/// Connections that an operator wants closed.
+pub(crate) struct CloseRequest {
+    pub selector: ConnectionSelector,
+    /// What their clients are told.
+    pub reason: Box<str>,
+    /// Gets how many were closed.
+    pub reply: Sender<u32>,
 }
 
-/// A walk over the connections of the shard.
+/// A walk over the connections of the shard, which closes those that are meant.
 struct ConnectionSearch {
-    selector: ConnectionSelector,
-    task: ConnectionTask,
+    request: CloseRequest,
+    closed: u32,
     next: u32,
 }
 
@@ -68,10 +69,10 @@ impl ReportService {
         }
     }
 
-    /// Somebody asks for connections, or wants them closed. The request may be dropped likewise.
-    pub fn search(&mut self, selector: ConnectionSelector, task: ConnectionTask) {
+    /// Somebody wants connections closed. The request may be dropped likewise.
+    pub fn close_connections(&mut self, request: CloseRequest) {
         if self.searches.len() < SEARCHES_MAX {
-            self.searches.push_back(ConnectionSearch { selector, task, next: 0 });
+            self.searches.push_back(ConnectionSearch { request, closed: 0, next: 0 });
         }
     }
 
@@ -238,22 +239,20 @@ impl ConnectionSearch {
             self.next += 1;
             if self.is_meant(&dispatcher.sessions, slot) {
                 done += 1;
-                self.carry_out(dispatcher, slot, now);
+                self.close(dispatcher, slot, now);
             }
         }
         if self.next < places {
             return Some(self);
         }
-        if let ConnectionTask::Close { closed, reply, .. } = self.task {
-            // Whoever has asked may have gone.
-            let _sent = reply.send(closed);
-        }
+        // Whoever has asked may have gone.
+        let _sent = self.request.reply.send(self.closed);
         None
     }
 
     fn is_meant(&self, sessions: &Sessions, slot: ConnectionSlot) -> bool {
         let Some(connection) = sessions.connections.get(slot) else { return false };
-        match &self.selector {
+        match &self.request.selector {
             ConnectionSelector::Name(name) => {
                 let peer = connection.link.peer();
                 let id = SessionId { shard: sessions.options.shard, slot, serial: connection.serial };
@@ -268,30 +267,21 @@ impl ConnectionSearch {
         }
     }
 
-    fn carry_out(&mut self, dispatcher: &mut Dispatcher, slot: ConnectionSlot, now: Instant) {
-        match &mut self.task {
-            ConnectionTask::Report(reply) => {
-                if let Some(report) = dispatcher.sessions.connection_report(slot) {
-                    let _sent = reply.send(report);
-                }
+    fn close(&mut self, dispatcher: &mut Dispatcher, slot: ConnectionSlot, now: Instant) {
+        let phase = dispatcher.sessions.connections.get(slot).map(|connection| connection.phase);
+        match phase {
+            Some(ConnectionPhase::Open { .. }) => {
+                dispatcher.sessions.broker.start_turn();
+                let text = format!("CONNECTION_FORCED - {}", self.request.reason);
+                let refusal = Refusal::connection(ReplyCode::ConnectionForced, text);
+                dispatcher.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now);
             }
-            ConnectionTask::Close { reason, closed, .. } => {
-                let phase = dispatcher.sessions.connections.get(slot).map(|connection| connection.phase);
-                match phase {
-                    Some(ConnectionPhase::Open { .. }) => {
-                        dispatcher.sessions.broker.start_turn();
-                        let text = format!("CONNECTION_FORCED - {reason}");
-                        let refusal = Refusal::connection(ReplyCode::ConnectionForced, text);
-                        dispatcher.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now);
-                    }
-                    Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
-                        dispatcher.abort_connection(slot, AbortReason::Operator, now);
-                    }
-                    // It is being closed already.
-                    Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => return,
-                }
-                *closed += 1;
+            Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
+                dispatcher.abort_connection(slot, AbortReason::Operator, now);
             }
+            // It is being closed already.
+            Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => return,
         }
+        self.closed += 1;
     }
 }

@@ -17,13 +17,11 @@ use crate::rdma_ports::RdmaPorts;
 use crate::shard::Shard;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
-use crate::store_backup::StoreBackup;
-use crate::store_opening::{OpenStore, StoreOpenError};
-use crate::store_options::StoreOptions;
 use crate::thread_stats::ThreadStats;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
 use broker::{AdminRequest, Broker, BrokerOptions};
 use catalog::{AllPolicies, Catalog, CatalogLimits, Definition, Policy, ShardId};
+use durability::{OpenStore, ShardStore, StoreBackup, StoreOpenError, StoreOptions};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use rand::TryRngCore;
 use reactor::{Reactor, ReactorOptions, ReactorThreads, Stopper, ThreadWaker, WorkerContext};
@@ -260,8 +258,13 @@ impl ShardBuilder {
         }
         let mut disk_signal = None;
         if let Some(store) = self.store {
-            let signal = disk_signal.insert(DiskSignal::new(Arc::clone(&self.waker)));
-            store.attach(&mut shard, signal, epoch)?;
+            let signal = Arc::clone(disk_signal.insert(DiskSignal::new(Arc::clone(&self.waker))));
+            let (id, threshold) = (shard.id(), shard.paging_threshold());
+            let wake = move || signal.callback();
+            let found = store.open_log(id, threshold, wake, |source| shard.recover_messages(source, epoch))?;
+            let ShardStore { messages, journal } = found;
+            shard.set_store(messages);
+            journal.into_iter().for_each(|journal| shard.set_journal(journal));
         }
         Ok(ShardWorker {
             shard,

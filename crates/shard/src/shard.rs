@@ -7,7 +7,6 @@
 use crate::catalog_replica::CatalogReplica;
 use crate::connections::Connections;
 use crate::definition_copies::DefinitionCopies;
-use crate::definition_journal::DefinitionJournal;
 use crate::dispatcher::Dispatcher;
 use crate::effects::ShardEffects;
 use crate::limits::{
@@ -17,22 +16,23 @@ use crate::limits::{
 use crate::login::ExternalMechanism;
 use crate::mailbox::ShardWaker;
 use crate::memory_account::MemoryAccount;
-use crate::message_recovery::LogSource;
-use crate::message_store::MessageStore;
 use crate::moved_connection::{ConnectionMoves, MovedConnection};
 use crate::password_verifier::PasswordVerifier;
 use crate::publisher_throttle::PublisherThrottle;
 use crate::read_order::{ReadOrder, WorkSource};
-use crate::reports::{ConnectionSelector, ConnectionTask, ReportService};
+use crate::reports::{CloseRequest, ReportService};
 use crate::sessions::Sessions;
 use crate::shard_options::ShardOptions;
 use crate::shard_report::ShardReport;
 use crate::shared_state::SharedState;
-use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::{LoginStats, ThreadStats};
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, PeekedQueue, QueueReport, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
+use durability::DefinitionJournal;
+use durability::LogSource;
+use durability::MessageStore;
+use durability::ShardStoreMetrics;
 use link::{AbortReason, Link};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -353,9 +353,9 @@ impl Shard {
         self.dispatcher.sessions.broker.holds_definitions()
     }
 
-    /// Has connections found with the next ticks.
-    pub(crate) fn find_connections(&mut self, selector: ConnectionSelector, task: ConnectionTask) {
-        self.reports.search(selector, task);
+    /// Has connections closed with the next ticks.
+    pub(crate) fn close_connections(&mut self, request: CloseRequest) {
+        self.reports.close_connections(request);
     }
 
     fn outcome(&self, now: Instant) -> TickOutcome {

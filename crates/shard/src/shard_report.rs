@@ -3,10 +3,10 @@
 use crate::connection_report::ConnectionReport;
 use crate::connection_traffic::ConnectionTraffic;
 use crate::moved_connection::MoveStats;
-use crate::store_metrics::ShardStoreMetrics;
 use crate::thread_stats::{LoginStats, MailStats, ThreadStats};
 use broker::{BrokerReport, ReportPart, ShardStats};
 use catalog::{SessionId, ShardId, VhostId};
+use durability::ShardStoreMetrics;
 
 /// The counts of a shard, and what it holds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -1,8 +1,10 @@
 //! The store's part of a shard's tick: at its beginning what the disk has done, at its end what it is asked for.
 
-use crate::definition_journal::JournalEvent;
+use crate::limits::PAGES_PER_TICK;
 use crate::sessions::Sessions;
-use crate::store_damage::StoreDamage;
+use broker::Effects;
+use catalog::QueueUid;
+use durability::{JournalEvent, ReadPage, StoreDamage};
 use std::time::{Duration, Instant};
 use store::DiskError;
 use store::limits::MARK_DELAY_US;
@@ -115,8 +117,26 @@ impl Sessions {
         }
     }
 
+    /// Hands queues the pages that they wanted back, a few in a tick.
+    fn take_pages(&mut self) {
+        for _ in 0..PAGES_PER_TICK {
+            let Some(mut store) = self.effects.store.take() else { return };
+            let page = store.take_page(self.effects.pool());
+            // A queue of which messages are missing is closed before it gets the others.
+            let damage = store.take_damage();
+            self.effects.store = Some(store);
+            self.close_damaged(damage);
+            let Sessions { broker, effects, .. } = self;
+            let Some(ReadPage { queue, first, messages }) = page else { return };
+            if let Some(queue) = QueueUid::new(queue.0) {
+                broker.paged_in(queue, first, messages, effects);
+                broker.flush_batch(effects);
+            }
+        }
+    }
+
     /// Names messages that cannot be read. A queue that wants them is closed; of another one they may be in memory.
-    pub(crate) fn close_damaged(&mut self, found: Vec<StoreDamage>) {
+    fn close_damaged(&mut self, found: Vec<StoreDamage>) {
         if found.is_empty() {
             return;
         }

@@ -145,7 +145,7 @@ impl Worker<InboxMessage> for ShardWorker {
                     let _sent = reply.send(queue);
                 }
             }
-            InboxMessage::FindConnections(selector, task) => self.shard.find_connections(selector, task),
+            InboxMessage::CloseConnections(request) => self.shard.close_connections(request),
             InboxMessage::Connect { link, user } => self.on_connect(link, &user, registry, now),
             InboxMessage::Arrive(moved) => {
                 let slot = self.shard.arrive(*moved, now);

@@ -13,11 +13,11 @@ use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId, VhostId};
 use client::StoredClient;
 use disk::{Disk, DiskFaults, SimulatedDisk};
-use session::{Greeting, SessionLimits};
-use shard::{
-    DefinitionJournal, JOURNAL_LOG, LogSource, Mailbox, MessageStore, MessageStoreOptions, Shard, ShardEffects,
-    ShardOptions, ShardWaker, SharedState, StoreSync, WakeTarget, recover_definitions,
+use durability::{
+    DefinitionJournal, JOURNAL_LOG, LogSource, MessageStore, MessageStoreOptions, StoreSync, recover_definitions,
 };
+use session::{Greeting, SessionLimits};
+use shard::{Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget};
 use slab::{Pool, PoolOptions};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -6,7 +6,8 @@ mod brokers;
 use brokers::server_options;
 use catalog::{Definition, Name, ShardId, VhostId};
 use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions, ReceivedMessage};
-use shard::{Server, ServerOptions, StoreOptions, StoreSync};
+use durability::{StoreOptions, StoreSync};
+use shard::{Server, ServerOptions};
 use std::path::Path;
 use wire::{Properties, RawProperties, Table};
 

@@ -2,7 +2,7 @@
 //!
 //! Everything is on one thread: what is allocated while a broker runs is the broker's, and what the links lend it is not.
 
-use slab::thread_heap_bytes;
+use slab::left_by;
 
 /// Bytes of the heap that a broker has allocated and not freed.
 #[derive(Default)]
@@ -10,13 +10,6 @@ pub struct BrokerHeap {
     bytes: isize,
     /// What it held before its first connection, beside its definitions.
     empty_bytes: isize,
-}
-
-/// Calls something, and counts the bytes of the heap that it leaves behind, in its result or for good.
-pub fn left_by<T>(call: impl FnOnce() -> T) -> (T, isize) {
-    let before = thread_heap_bytes();
-    let result = call();
-    (result, thread_heap_bytes() - before)
 }
 
 impl BrokerHeap {
@@ -52,10 +45,10 @@ impl BrokerHeap {
 
 #[cfg(test)]
 mod tests {
-    use super::left_by;
     use crate::settings::{Mode, Settings};
     use crate::simulated_client::ClientRole;
     use crate::world::SimulatedWorld;
+    use slab::left_by;
 
     #[test]
     fn a_run_that_is_dropped_leaves_nothing_and_what_is_never_freed_is_found() {

@@ -1,9 +1,9 @@
 //! The lives of a simulated broker: how they end, and how the next one begins with what the disks have.
 
-use crate::broker_disks::{BrokerDisks, CrashKind};
 use crate::limits::EMPTY_LOG_SEGMENTS_MAX;
 use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
 use link::sim::SimCut;
+use simdisks::{BrokerDisks, CrashKind};
 use std::time::Instant;
 
 impl SimulatedBroker {

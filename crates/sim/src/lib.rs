@@ -21,24 +21,21 @@
 //! When everything of a run is dropped, all that it has allocated is freed, to the byte.
 #![forbid(unsafe_code)]
 
-mod broker_disks;
 mod broker_heap;
 mod broker_life;
 mod broker_limits;
 mod broker_links;
 mod client_connection;
 mod commands;
-mod damage_ledger;
 mod error_lines;
 mod faults;
 mod features;
 mod federation;
-mod footer_checks;
 pub mod limits;
-mod log_survey;
 mod reshard_plan;
 mod resharding;
 mod restart;
+mod restart_plan;
 mod schedule;
 mod settings;
 mod simulated_broker;
@@ -55,15 +52,14 @@ mod world;
 static HEAP: slab::Heap = slab::Heap;
 
 pub use broker_limits::BrokerLimits;
-pub use damage_ledger::DamageOutcomes;
 pub use features::{Feature, Switches};
 pub use settings::{Mode, Settings};
 pub use tally::{SeedFailure, Tally};
 
-use crate::broker_heap::left_by;
 use crate::features::FeatureWorkload;
 use crate::federation::FederationWorkload;
 use settings::WorkloadSettings;
+use slab::left_by;
 use world::SimulatedWorld;
 
 /// Runs a seed. `traced`: whether a failure has the list of events that led to it.

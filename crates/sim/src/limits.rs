@@ -59,5 +59,3 @@ pub(crate) const QUEUES_MAX: usize = 14;
 pub(crate) const CONSUMERS_MAX: usize = 4;
 /// Channels of one connection.
 pub(crate) const CHANNELS_MAX: usize = 3;
-/// Footers that are kept, to come again where they are none.
-pub(crate) const STALE_FOOTERS_MAX: usize = 32;

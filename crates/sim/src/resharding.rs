@@ -3,15 +3,16 @@
 //!
 //! Whatever goes wrong meanwhile, the old store is only read, and counts until the new one is whole.
 
-use crate::broker_disks::{BrokerDisks, CrashKind};
-use crate::log_survey::outcome_of;
 use crate::reshard_plan::{KillMoment, ReshardOutcome, ReshardPlan};
 use crate::simulated_broker::SimulatedBroker;
-use crate::store_recovery::{message_options, store_tag};
+use crate::store_recovery::message_options;
 use crate::world::SimulatedWorld;
 use catalog::CatalogLimits;
 use disk::DiskFaults;
-use shard::{JOURNAL_LOG, LogSource, MessageStore, Resharding, StoreSync, recover_definitions, write_definitions};
+use durability::{JOURNAL_LOG, LogSource, MessageStore, Resharding, StoreSync, recover_definitions, write_definitions};
+use simdisks::outcome_of;
+use simdisks::store_tag;
+use simdisks::{BrokerDisks, CrashKind};
 use store::{Damage, LogId, OnDamage, RecoveredLog};
 
 /// Lets time go on until a disk has done something.

@@ -3,13 +3,14 @@
 //! A start is refused if and only if the damage says so. Then either a backup is restored, or the store is written anew without
 //! what is missing, which is named, and the broker starts with that.
 
-use crate::broker_disks::{BrokerDisks, RestartPlan};
-use crate::damage_ledger::{DamageKind, PlacedDamage};
-use crate::footer_checks;
-use crate::log_survey::{LogSurvey, LostRecords, log_of, outcome_of, survey};
 use crate::reshard_plan::{ReshardOutcome, ReshardPlan};
+use crate::restart_plan::RestartPlan;
 use crate::world::SimulatedWorld;
 use disk::SimulatedDisk;
+use simdisks::BrokerDisks;
+use simdisks::footer_checks;
+use simdisks::{DamageKind, PlacedDamage};
+use simdisks::{LogSurvey, LostRecords, log_of, outcome_of, survey};
 use splitmix::SplitMix64;
 use store::limits::BLOCK_BYTES;
 use store::{Block, Damage, LogId, OnDamage};
@@ -210,10 +211,10 @@ fn take_losses(surveys: &[Option<LogSurvey>], disks: &BrokerDisks) -> LostRecord
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker_disks::CrashKind;
     use crate::settings::{Mode, Settings};
-    use crate::store_recovery::store_tag;
     use disk::{Disk, DiskFaults};
+    use simdisks::CrashKind;
+    use simdisks::store_tag;
     use store::limits::SEGMENT_BYTES_MIN;
     use store::{LogEnd, LogWriter, Position, QueueCursor, QueueUid};
 

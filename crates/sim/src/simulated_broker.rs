@@ -2,20 +2,21 @@
 //!
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
-use crate::broker_disks::{BrokerDisks, DiskOptions};
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
 use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
 use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use durability::StoreSync;
 use link::Link;
 use link::sim::{SimConnection, SimLink, SimSide};
 use session::Greeting;
 use shard::{
     DialError, DialRequest, DialedLink, Mailbox, MovedConnection, Shard, ShardEffects, ShardOptions, ShardReport,
-    ShardWaker, SharedState, StoreSync, TickOutcome, WakeTarget,
+    ShardWaker, SharedState, TickOutcome, WakeTarget,
 };
+use simdisks::{BrokerDisks, DiskOptions};
 use slab::{Pool, PoolOptions};
 use splitmix::SplitMix64;
 use std::sync::Arc;

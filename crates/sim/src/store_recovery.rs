@@ -1,22 +1,15 @@
 //! A life of a broker with a store begins: definitions and messages are recovered from its disks, as the program does it.
 
-use crate::broker_disks::{BrokerDisks, SharedDisk};
 use catalog::{Catalog, Definition};
-use shard::{
-    DefinitionJournal, JOURNAL_LOG, LogSource, MessageStore, MessageStoreOptions, RecoveredDefinitions, Shard,
-    StoreSync, recover_definitions,
+use durability::{
+    DefinitionJournal, JOURNAL_LOG, LogSource, MessageStore, MessageStoreOptions, RecoveredDefinitions, StoreSync,
+    recover_definitions,
 };
+use shard::Shard;
+use simdisks::{BrokerDisks, SharedDisk, store_tag};
 use std::time::Instant;
 use store::limits::SEGMENT_BYTES_MIN;
-use store::{LogId, OnDamage, RecoveredLog, StoreTag};
-
-/// Tells the segments of one store from those of others.
-const STORE_ID: u128 = 0x5EED;
-
-/// The same as segments have it.
-pub fn store_tag() -> StoreTag {
-    StoreTag::of(STORE_ID)
-}
+use store::{LogId, OnDamage, RecoveredLog};
 
 /// What the journal of a broker says is defined.
 pub struct RecoveredCatalog {

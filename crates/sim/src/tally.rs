@@ -1,8 +1,8 @@
 //! Reports: what happened in a run, and the violation that ended it.
 
-use crate::damage_ledger::DamageOutcomes;
 use crate::limits::TRACE_LINES_SHOWN;
 use crate::settings::Settings;
+use simdisks::DamageOutcomes;
 use std::fmt::{self, Display, Formatter};
 
 /// What happened in a run.

@@ -2,20 +2,20 @@
 //!
 //! Everything is on one thread. The order of everything is drawn from [`SimulatedWorld::chance`], which the seed determines.
 
-use crate::broker_disks::CrashKind;
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientConnection;
-use crate::damage_ledger::DamageLedger;
 use crate::faults::Faults;
-use crate::footer_checks::StaleFooters;
 use crate::limits::{FEDERATION_HEAP_BYTES_MAX, SCRATCH_BYTES, SHARD_HEAP_BYTES_LEFT_MAX};
 use crate::settings::Settings;
 use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
 use crate::simulated_client::{ClientRole, ConnectionState, SimulatedClient};
 use crate::tally::Tally;
 use crate::trace::Trace;
+use durability::StoreSync;
 use link::sim::{SimConnection, SimOptions, SimSide, pair};
-use shard::StoreSync;
+use simdisks::CrashKind;
+use simdisks::DamageLedger;
+use simdisks::StaleFooters;
 use slab::{Pool, PoolOptions};
 use splitmix::SplitMix64;
 use std::time::{Duration, Instant};

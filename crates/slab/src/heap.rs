@@ -46,6 +46,13 @@ pub fn thread_heap_bytes() -> isize {
     UNREPORTED_BYTES.get() + REPORTED_BYTES.get()
 }
 
+/// Calls something, and counts the bytes of the heap that it leaves behind, in its result or for good.
+pub fn left_by<T>(call: impl FnOnce() -> T) -> (T, isize) {
+    let before = thread_heap_bytes();
+    let result = call();
+    (result, thread_heap_bytes() - before)
+}
+
 /// Returns memory to the operating system that the running thread has freed and the allocator caches. By itself the
 /// allocator purges its cache only while it allocates and frees, which an idle broker does not.
 pub fn trim_heap() {

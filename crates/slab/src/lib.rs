@@ -38,7 +38,7 @@ mod thread_id;
 pub use block::BlockMut;
 pub use gather::Gather;
 pub use header_with_tail::HeaderWithTail;
-pub use heap::{Heap, heap_bytes, thread_heap_bytes, trim_heap};
+pub use heap::{Heap, heap_bytes, left_by, thread_heap_bytes, trim_heap};
 pub use limits::{
     BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX, HEAP_REPORT_BYTES,
     REGION_BYTES,

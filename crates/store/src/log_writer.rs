@@ -142,14 +142,6 @@ impl LogWriter {
         self.filling_number
     }
 
-    /// Appends the parts of a large body. Returns the group that must be durable for it.
-    pub fn append_parts(&mut self, mut body: &[u8]) -> GroupNumber {
-        while !body.is_empty() {
-            self.append(|group| group.part(&mut body));
-        }
-        self.filling_number
-    }
-
     /// Whether so much waits for the disk that publishers should not be read.
     pub fn is_congested(&self) -> bool {
         self.waiting.len() >= GROUPS_WAITING_MAX

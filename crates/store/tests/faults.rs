@@ -1,6 +1,7 @@
 //! Logs from a seed, with power cuts, flipped bits and recycled segments: what was durable is found, a torn write is never
 //! taken for damage, and damage is never taken for a torn write.
 
+use splitmix::SplitMix64;
 use std::collections::{BTreeMap, HashMap};
 use store::limits::{BLOCK_BYTES, MARK_DELAY_US, SEGMENT_BYTES_MIN};
 use store::{
@@ -12,30 +13,6 @@ use store::{
 const STORE: StoreTag = StoreTag(0xabcd);
 const LOG: LogId = LogId(2);
 const SECTOR_BYTES: usize = 512;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-
-    fn chance(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-}
 
 /// Segments in memory: only the blocks that were written.
 #[derive(Clone, Default)]
@@ -158,7 +135,7 @@ impl VolatileWrites {
 struct World {
     /// The disk is synced so long after a write, and not with each.
     interval_us: Option<u64>,
-    random: Random,
+    random: SplitMix64,
     segments: Segments,
     /// The number that is appended next.
     next: u64,
@@ -191,7 +168,7 @@ impl World {
                 groups.insert(group, self.next);
             }
             self.now_us += self.random.below(3) * MARK_DELAY_US;
-            while let Some(request) = writer.poll(self.now_us, self.random.chance(2)) {
+            while let Some(request) = writer.poll(self.now_us, self.random.one_in(2)) {
                 match request {
                     Request::Make { segment, from, .. } => {
                         let old = from.and_then(|from| self.segments.0.remove(&from)).unwrap_or_default();
@@ -215,17 +192,17 @@ impl World {
                     Request::Read { .. } | Request::WriteFooter { .. } => panic!("this writer does nothing else"),
                 }
             }
-            if done >= writes && (under_way.is_some() || self.random.chance(4)) {
+            if done >= writes && (under_way.is_some() || self.random.one_in(4)) {
                 break;
             }
-            if let Some((count, next)) = unsynced.syncing.filter(|_| self.random.chance(3)) {
+            if let Some((count, next)) = unsynced.syncing.filter(|_| self.random.one_in(3)) {
                 unsynced.sync(count, &mut self.segments);
                 unsynced.syncing = None;
                 let segment = SegmentId { log: LOG, number: SegmentNumber(0) };
                 assert_eq!(writer.complete(Completion::Synced { segment, result: Ok(()) }, self.now_us), None);
                 self.durable = next;
             }
-            let Some((segment, block, group)) = under_way.take_if(|_| self.random.chance(2)) else { continue };
+            let Some((segment, block, group)) = under_way.take_if(|_| self.random.one_in(2)) else { continue };
             unsynced.begin_segment(segment.number, &mut self.segments);
             unsynced.writes.push((segment.number, block, group.bytes().to_vec()));
             done += 1;
@@ -247,14 +224,14 @@ impl World {
             self.lost += 1;
             let random = &mut self.random;
             let share = random.below(3);
-            self.segments.write(segment, block, &bytes, || share > 0 && !random.chance(share));
+            self.segments.write(segment, block, &bytes, || share > 0 && !random.one_in(share));
         }
         if let Some((segment, block, group)) = under_way {
             self.cuts += 1;
             let random = &mut self.random;
             let share = 1 + random.below(5);
-            let spared = random.chance(8);
-            self.segments.write(segment.number, block, group.bytes(), || spared || !random.chance(share));
+            let spared = random.one_in(8);
+            self.segments.write(segment.number, block, group.bytes(), || spared || !random.one_in(share));
         }
     }
 
@@ -278,7 +255,7 @@ impl World {
     fn add_unused(&mut self, end: &mut LogEnd) {
         let mut old = HashMap::new();
         if let Some((number, blocks)) = self.segments.0.iter().next()
-            && self.random.chance(2)
+            && self.random.one_in(2)
         {
             // As if an older segment had been copied: frames that check out, under a number that they do not say.
             assert!(*number < end.next_segment);
@@ -291,7 +268,7 @@ impl World {
 }
 
 fn world(seed: u64) -> World {
-    let (random, segments) = (Random::new(seed), Segments::default());
+    let (random, segments) = (SplitMix64::new(seed), Segments::default());
     World { interval_us: None, random, segments, next: 0, durable: 0, now_us: 1_000_000, cuts: 0, torn: 0, lost: 0 }
 }
 
@@ -302,9 +279,9 @@ fn lives(seed: u64) -> (World, LogEnd) {
 
 fn lives_of(mut world: World, seed: u64) -> (World, LogEnd) {
     let mut end = LogEnd::empty(STORE, LOG);
-    let large = world.random.chance(3);
+    let large = world.random.one_in(3);
     for _ in 0..1 + world.random.below(4) {
-        if world.random.chance(3) {
+        if world.random.one_in(3) {
             world.add_unused(&mut end);
         }
         let writes = world.random.below(12);

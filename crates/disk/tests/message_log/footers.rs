@@ -117,7 +117,7 @@ fn any_number_of_footers_may_be_damaged_or_stale_at_once() {
         for _ in 0..12 {
             let share = 1 + world.random.below(3);
             for &number in &numbers {
-                if world.random.chance(share) {
+                if world.random.one_in(share) {
                     spoil(&mut world, number, &others);
                     spoiled += 1;
                 }

@@ -62,12 +62,12 @@ fn a_full_disk_takes_settlements_and_goes_on_when_they_have_freed_segments() {
     for seed in seeds(30) {
         let mut world = World::new(seed, Bodies::Big);
         fill(&mut world, 8 + seed % 5);
-        if world.random.chance(3) {
+        if world.random.one_in(3) {
             world.crash();
         }
         settle_all(&mut world);
         world.run_for(2_000_000);
-        if world.random.chance(3) {
+        if world.random.one_in(3) {
             world.crash();
             settle_all(&mut world);
             world.run_for(2_000_000);
@@ -98,12 +98,12 @@ fn after_a_full_disk_lives_in_which_nothing_is_written_do_not_lose_where_the_log
     for seed in seeds(60) {
         let mut world = World::new(seed, Bodies::Big);
         fill(&mut world, 3 + seed % 8);
-        if world.random.chance(2) {
+        if world.random.one_in(2) {
             settle_all(&mut world);
         }
         for queue in world.queues.clone() {
             for position in world.model.live(queue) {
-                if world.random.chance(2) {
+                if world.random.one_in(2) {
                     world.settle(queue, position, 1);
                 }
             }

@@ -32,7 +32,7 @@ fn lives(seed: u64, bodies: Bodies, steps: u64) -> World {
         for _ in 0..world.random.below(steps) {
             world.step();
         }
-        if world.random.chance(3) {
+        if world.random.one_in(3) {
             world.run_for(300_000);
             world.await_fetches();
         }
@@ -86,7 +86,7 @@ fn big_lives(seed: u64) -> World {
             let queue = world.any_queue();
             let excess = world.model.live(queue).len().saturating_sub(20);
             for position in world.model.live(queue).into_iter().take(excess) {
-                if !world.random.chance(12) {
+                if !world.random.one_in(12) {
                     world.settle(queue, position, 1);
                 }
             }

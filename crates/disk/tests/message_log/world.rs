@@ -3,6 +3,7 @@
 use crate::messages::{FIRST_OF_RUNS, Found, Message, RUN_MESSAGES_MAX};
 use crate::model::Model;
 use disk::{Disk, DiskFaults, SimulatedDisk};
+use splitmix::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use store::{
@@ -55,26 +56,6 @@ fn recover_from(
     Ok((found, recovered))
 }
 
-/// xorshift64*.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % n
-    }
-
-    pub fn chance(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-}
-
 /// A fetch without an answer.
 struct Fetching {
     id: FetchId,
@@ -97,7 +78,7 @@ pub enum Bodies {
 
 pub struct World {
     pub seed: u64,
-    pub random: Random,
+    pub random: SplitMix64,
     pub disk: SimulatedDisk,
     pub log: MessageLog<Message>,
     pub model: Model,
@@ -126,7 +107,7 @@ impl World {
             MessageLogOptions { segment_bytes: store::limits::SEGMENT_BYTES_MIN, ..MessageLogOptions::default() };
         World {
             seed,
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             disk: SimulatedDisk::new(seed, DiskFaults::default()),
             log: MessageLog::new(RecoveredLog::empty(STORE, LOG), options),
             model: Model::default(),
@@ -156,9 +137,9 @@ impl World {
         let random = &mut self.random;
         let bytes = match self.bodies {
             Bodies::Small => random.below(300),
-            Bodies::Mixed if random.chance(40) => 200_000 + random.below(2_500_000),
+            Bodies::Mixed if random.one_in(40) => 200_000 + random.below(2_500_000),
             Bodies::Mixed => random.below(20_000),
-            Bodies::Big if random.chance(50) => 300_000 + random.below(1_500_000),
+            Bodies::Big if random.one_in(50) => 300_000 + random.below(1_500_000),
             Bodies::Big => 40_000 + random.below(200_000),
         };
         bytes as usize
@@ -172,11 +153,11 @@ impl World {
 
     /// Appends a message behind the others of its level.
     pub fn append(&mut self, queue: QueueUid, message: &Message, id: u64) -> (Position, Ticket) {
-        let level = if self.random.chance(5) { 7 } else { 0 };
+        let level = if self.random.one_in(5) { 7 } else { 0 };
         let next = self.next.entry((queue, level)).or_insert(u64::from(level) << 56 | 1);
         let position = Position(*next);
         // Transient messages have positions, too.
-        *next += if self.random.chance(8) { 3 } else { 1 };
+        *next += if self.random.one_in(8) { 3 } else { 1 };
         let ticket = self.log.append(queue, position, message.clone());
         self.model.append((queue, position), id, ticket);
         (position, ticket)
@@ -189,7 +170,7 @@ impl World {
 
     /// Appends messages that differ in their bodies alone.
     fn append_run(&mut self, queue: QueueUid) {
-        let level = if self.random.chance(5) { 7 } else { 0 };
+        let level = if self.random.one_in(5) { 7 } else { 0 };
         let count = 1 + self.random.below(RUN_MESSAGES_MAX);
         let head = self.next_of_run;
         self.next_of_run += RUN_MESSAGES_MAX;
@@ -212,7 +193,7 @@ impl World {
     /// A message that is not settled, more often one of the first.
     pub fn any_message(&mut self, queue: QueueUid) -> Option<Position> {
         let live = self.model.live(queue);
-        let within = (live.len() as u64).min(if self.random.chance(3) { u64::MAX } else { 4 });
+        let within = (live.len() as u64).min(if self.random.one_in(3) { u64::MAX } else { 4 });
         (within > 0).then(|| live[self.random.below(within) as usize])
     }
 
@@ -240,8 +221,8 @@ impl World {
                     self.model.mark_returned((queue, position), times);
                 }
             }
-            32 if self.random.chance(6) => self.drop_queue(queue),
-            32 if self.random.chance(2) => self.append_run(queue),
+            32 if self.random.one_in(6) => self.drop_queue(queue),
+            32 if self.random.one_in(2) => self.append_run(queue),
             36 | 37 => self.fetch(queue),
             33..36 => self.log.await_durable(self.model.last_ticket()),
             _ => {
@@ -260,7 +241,7 @@ impl World {
 
     fn settle_some(&mut self, queue: QueueUid) {
         if let Some(first) = self.any_message(queue) {
-            let count = if self.random.chance(2) { 1 } else { 1 + self.random.below(30) };
+            let count = if self.random.one_in(2) { 1 } else { 1 + self.random.below(30) };
             self.settle(queue, first, count);
         }
     }
@@ -302,12 +283,12 @@ impl World {
             live.get(self.random.below(live.len().max(1) as u64) as usize).map_or(0, |position| position.level());
         let begin = u64::from(level) << 56;
         let next = self.next.get(&(queue, level)).copied().unwrap_or(begin | 1);
-        let first = match live.iter().find(|position| position.level() == level).filter(|_| self.random.chance(2)) {
+        let first = match live.iter().find(|position| position.level() == level).filter(|_| self.random.one_in(2)) {
             Some(first) => first.0,
             None => begin + self.random.below(next - begin),
         };
         let end = first + 1 + self.random.below(60);
-        let except = match self.random.chance(3) {
+        let except = match self.random.one_in(3) {
             true => first + self.random.below(10)..first + 10 + self.random.below(10),
             false => first..first,
         };
@@ -406,7 +387,7 @@ impl World {
 
     /// The power fails, or the process is killed; then the broker starts again.
     pub fn crash(&mut self) {
-        match self.random.chance(2) {
+        match self.random.one_in(2) {
             true => self.disk.cut_power(),
             false => self.disk.kill(),
         }

@@ -235,7 +235,7 @@ impl RemoteRole {
     }
 
     /// Describes the rank and host that run it.
-    pub fn location(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         let role = self.role;
         ask(move |controller| Ok(controller.describe_role(role))).unwrap_or_default()
     }

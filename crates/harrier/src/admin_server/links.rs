@@ -4,14 +4,14 @@
 //! is applied; passwords are never shown.
 
 use super::{AdminCommand, AdminError, AdminServer, error};
+use crate::plan_file;
 use crate::state_folder::{BrokerIdentity, StateFolder};
-use crate::{peer, plan_file, route_spec};
 use catalog::{BindingDestination, Catalog, ExchangeId, VhostId};
-use client::Url;
+use client::{Url, peer};
 use definitions::Json;
 use federation::{
     FederationCommand, FederationPlan, LinkKey, LinkOrigin, LinkSpec, LinkState, LinkStatus, RouteDirection, RouteKind,
-    RouteSpec, RouteStatus,
+    RouteSpec, RouteStatus, route_spec,
 };
 use shard::AdminHandle;
 use std::collections::{HashMap, HashSet};

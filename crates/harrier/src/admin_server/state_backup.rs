@@ -4,7 +4,7 @@ use super::{AdminCommand, AdminError, AdminServer, error};
 use crate::state_folder::StateFolder;
 use crate::{kept_definitions, plan_file, state_folder, store_file};
 use definitions::Json;
-use shard::StoreBackup;
+use durability::StoreBackup;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;

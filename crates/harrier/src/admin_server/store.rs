@@ -2,7 +2,7 @@
 
 use super::{AdminCommand, AdminError, AdminServer, error};
 use definitions::Json;
-use shard::{ShardStoreMetrics, StoreMetrics};
+use durability::{ShardStoreMetrics, StoreMetrics};
 
 impl AdminServer {
     /// What each log has written and holds, and all logs of messages, and all spill logs, together.

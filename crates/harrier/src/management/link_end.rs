@@ -1,9 +1,9 @@
 //! One end of what a parameter joins: this broker, or another one at an address.
 
 use crate::own_process;
-use crate::peer::{encoded, own_names, peer};
 use catalog::Catalog;
 use client::Url;
+use client::peer::{encoded, own_names, peer};
 
 /// Where the address of a parameter leads.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 //! Enters: totals of the shards.  Leaves: the same in the form of the management API.
 
 use disk::WriteTimes;
+use durability::StoreMetrics;
 use management::{IoCounts, IoOperation, LogCounts, RatedCount, TimeCounts};
-use shard::{ShardTotals, StoreMetrics};
+use shard::ShardTotals;
 
 /// Classes of the times of writes end with these: powers of two, at which the classes of a disk's own figures begin.
 const WRITE_TIME_BOUNDS_US: [u64; 17] = {
@@ -88,8 +89,9 @@ pub fn disk_messages(count: impl Fn(&dyn Fn(&ShardTotals) -> u64) -> RatedCount)
 mod tests {
     use super::{disk_messages, io_counts, log_counts};
     use catalog::ShardId;
+    use durability::{ShardStoreMetrics, StoreMetrics};
     use management::RatedCount;
-    use shard::{ShardStoreMetrics, ShardTotals, StoreMetrics};
+    use shard::ShardTotals;
 
     fn metrics(number: u64) -> StoreMetrics {
         let mut metrics = StoreMetrics::default();

@@ -4,8 +4,8 @@
 
 use crate::management::link_end::{EndReader, LinkEnd};
 use crate::management::parameter_entry::ParameterEntry;
-use crate::peer::encoded;
 use catalog::{Catalog, ExchangeKind, QueueDefinition, VhostId};
+use client::peer::encoded;
 use definitions::KeptSections;
 use federation::{
     AckMode, FederatedQueue, LinkKey, LinkOptions, LinkOrigin, LinkSpec, RouteDirection, RouteKind, RouteOptions,

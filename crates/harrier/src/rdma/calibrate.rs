@@ -5,7 +5,7 @@
 use super::findings::{self, Problem};
 use super::message_paths::{BODY_BYTES_MAX, ConnectedEnds, MessagePath, TimedBody};
 use super::self_test::StepResult;
-use crate::{print, print_error, usage_error};
+use cli::{print, print_error, usage_error};
 use gauge::{RunSummary, bootstrap_interval, ratio_interval};
 use serde_json::{Value, json};
 use std::fmt::Write;

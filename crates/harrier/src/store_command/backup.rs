@@ -1,7 +1,7 @@
 //! `harrier store backup`: has a running broker copy its state folder.
 
-use crate::admin_connection::ask;
-use crate::{address_source, print, print_error};
+use admin::{ask, broker_url};
+use cli::{print, print_error};
 use definitions::Json;
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ pub fn main(given: &cli::ArgMatches) -> Result<ExitCode, String> {
     if !folder.starts_with('/') {
         return Err(format!("'{folder}' is no absolute path"));
     }
-    let url = address_source::url(cli::text(given, "url"))?;
+    let url = broker_url(cli::text(given, "url"))?;
     let outcome = ask(&url, "backup", vec![("folder", Json::text(folder))]);
     Ok(match outcome {
         Ok(found) if is_json => print(&(found.page() + "\n")),

@@ -3,7 +3,7 @@
 use super::StoreReport;
 use super::footer_check::FooterCheck;
 use super::stopped_store::{StoppedStore, StoredLog};
-use super::table::{Column, table};
+use cli::{Column, table};
 use store::{Block, Damage, FrameHeader, Record, RecordVisitor, ScanError, ScanResult, SegmentId};
 
 const HEADING: [&str; 10] =

@@ -3,7 +3,7 @@
 use super::StoreReport;
 use super::live_messages::{LiveMessages, QueueContent};
 use super::stopped_store::{StoppedStore, StoredLog};
-use super::table::{Column, table};
+use cli::{Column, table};
 use definitions::{DurableDefinitions, Json};
 use std::collections::BTreeMap;
 use store::{Position, QueueUid, RecordVisitor};

@@ -4,7 +4,7 @@ use crate::state_folder::StateFolder;
 use crate::store_file::StoreFile;
 use definitions::DurableDefinitions;
 use disk::SegmentFolder;
-use shard::{DefinitionRecoveryError, QueueNames, RecoveredDefinitions};
+use durability::{DefinitionRecoveryError, QueueNames, RecoveredDefinitions};
 use std::path::{Path, PathBuf};
 use store::{
     Chain, Damage, DiskError, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentId, SegmentNumber,
@@ -33,7 +33,7 @@ impl StoppedStore {
         ids.extend((0..file.logs).map(|log| LogId(log.into())));
         ids.sort_unstable();
         ids.dedup();
-        let mut logs = vec![StoredLog::open("definitions".to_owned(), &definitions, store, shard::JOURNAL_LOG)?];
+        let mut logs = vec![StoredLog::open("definitions".to_owned(), &definitions, store, durability::JOURNAL_LOG)?];
         for id in ids {
             logs.push(StoredLog::open(format!("{} {}", file.log_folder, id.0), &messages, store, id)?);
         }
@@ -54,7 +54,7 @@ impl StoppedStore {
 
     fn recover_definitions(&self) -> Result<RecoveredDefinitions, DefinitionRecoveryError> {
         let StoredLog { files, segments, start, .. } = &self.logs[0];
-        shard::recover_definitions(start.store, segments.clone(), OnDamage::Skip, &mut files.clone())
+        durability::recover_definitions(start.store, segments.clone(), OnDamage::Skip, &mut files.clone())
     }
 
     pub fn logs(&self) -> &[StoredLog] {
@@ -98,7 +98,7 @@ impl StoredLog {
     /// What its damage has taken, if it has messages.
     pub fn losses(&self, names: &QueueNames) -> Result<Vec<String>, ScanError> {
         let (Chain { store, log, .. }, mut files) = (self.start, self.files.clone());
-        shard::describe_losses(&mut files, store, log, self.segments.clone(), names)
+        durability::describe_losses(&mut files, store, log, self.segments.clone(), names)
     }
 
     /// Where it begins.

@@ -4,7 +4,8 @@ use super::{
     OPTIONS, PATIENCE, SEGMENT_BYTES, StoredClient, SurvivingDisk, first_catalog, new_shard_of, some_instant,
     surviving_disk,
 };
-use shard::{LogSource, Mailbox, MessageStore, Shard, ShardWaker, SharedState, WakeTarget};
+use durability::{LogSource, MessageStore};
+use shard::{Mailbox, Shard, ShardWaker, SharedState, WakeTarget};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -5,12 +5,12 @@ use super::durable_settings::DurableSettings;
 use super::live_damage::LiveDamage;
 use super::survival::InterruptedCommit;
 use super::{FeatureWorkload, ModelTime};
-use crate::broker_disks::CrashKind;
 use crate::error_lines;
 use crate::limits::{ENDING_ROUNDS_MAX, LEAVING_ROUNDS_MAX};
 use crate::simulated_client::{ClientChannel, ClientRequest, ConnectionState, SimulatedClient};
 use crate::world::SimulatedWorld;
 use broker::limits::WORK_PER_TURN;
+use simdisks::CrashKind;
 
 /// Of a thousand crashes, how many are followed by another one before anybody connects.
 const CRASH_AGAIN_PERMILLE: u32 = 150;

@@ -3,8 +3,8 @@
 
 use super::dead_letters::number_of;
 use super::shadow_model::{DeliveryState, SettlementProgress, ShadowModel, ShadowQueue};
-use crate::log_survey::LostRecords;
 use crate::simulated_broker::SimulatedBroker;
+use simdisks::LostRecords;
 use std::collections::BTreeSet;
 use store::QueueUid;
 

@@ -3,8 +3,8 @@
 //! A disk that fails ends the broker. One that is full holds publishers back, and nobody else.
 
 use super::FeatureWorkload;
-use crate::broker_disks::{BrokerDisks, DiskSpace, FailingRequest};
 use crate::world::SimulatedWorld;
+use simdisks::{BrokerDisks, DiskSpace, FailingRequest};
 use store::limits::SEGMENT_BYTES_MIN;
 
 /// Most microseconds for which a disk is full that has room again by itself.

@@ -2,10 +2,11 @@
 //! when it crashes and stops.
 
 use super::durable_focus::DurableFocus;
-use crate::broker_disks::{CrashKind, DiskOptions, RestartPlan};
 use crate::reshard_plan::ReshardPlan;
+use crate::restart_plan::RestartPlan;
 use disk::DiskFaults;
-use shard::StoreSync;
+use durability::StoreSync;
+use simdisks::{CrashKind, DiskOptions};
 use splitmix::SplitMix64;
 use std::fmt::{self, Display, Formatter};
 use store::ScrubOptions;

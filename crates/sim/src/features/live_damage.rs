@@ -2,12 +2,12 @@
 //! read, and never anything else.
 
 use super::FeatureWorkload;
-use crate::broker_disks::BrokerDisks;
-use crate::damage_ledger::{DamageKind, DamageLedger, DamageOutcome, PlacedDamage};
 use crate::error_lines::{self, ErrorLine};
-use crate::log_survey::{LogSurvey, outcome_of, survey};
 use crate::tally::Tally;
 use crate::world::SimulatedWorld;
+use simdisks::BrokerDisks;
+use simdisks::{DamageKind, DamageLedger, DamageOutcome, PlacedDamage};
+use simdisks::{LogSurvey, outcome_of, survey};
 use std::collections::{BTreeMap, BTreeSet};
 use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use store::{Block, Damage, FrameSequence, SegmentId};

@@ -5,10 +5,10 @@
 
 use super::FeatureWorkload;
 use super::shadow_model::ShadowModel;
-use crate::broker_disks::CrashKind;
 use crate::simulated_broker::SimulatedBroker;
 use crate::world::SimulatedWorld;
-use shard::StoreSync;
+use durability::StoreSync;
+use simdisks::CrashKind;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
