@@ -27,13 +27,14 @@ definition = { max-length = 1 }
 
 /// A broker with a configuration file and a state folder, which are the same after a restart.
 struct KeptBroker {
-    folder: TempFolder,
+    /// It ends before its folder is removed.
     process: Option<BrokerProcess>,
+    folder: TempFolder,
 }
 
 impl KeptBroker {
     fn new(name: &str, config: &str) -> Self {
-        let mut broker = KeptBroker { folder: TempFolder::new(name), process: None };
+        let mut broker = KeptBroker { process: None, folder: TempFolder::new(name) };
         broker.configure(config);
         broker.start();
         broker

@@ -17,16 +17,17 @@ const MESSAGES: u64 = 400;
 const OPEN: u64 = 100;
 
 struct Chain {
-    folder: TempFolder,
     places: [String; 3],
+    /// They end before their folder is removed.
     brokers: [Option<BrokerProcess>; 3],
+    folder: TempFolder,
 }
 
 impl Chain {
     /// Starts and joins the brokers, and binds a durable queue at the last one.
     fn start() -> Chain {
         let places = std::array::from_fn(|_| "127.0.0.1:0".to_owned());
-        let mut chain = Chain { folder: TempFolder::new("durable-chain"), places, brokers: [None, None, None] };
+        let mut chain = Chain { places, brokers: [None, None, None], folder: TempFolder::new("durable-chain") };
         (0..NAMES.len()).for_each(|broker| chain.start_one(broker));
         for below in 1..NAMES.len() {
             done(&["-d", "dynamic", "add", &chain.places[below], &chain.places[below - 1], EXCHANGE]);
