@@ -5,10 +5,11 @@
 //! Never:  uses a frame or a socket: the targets `wire` and `session` have those.
 
 use broker::{
-    AdminRequest, AdminRequestError, AppendResult, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm,
-    ConnectionSlot, Content, Delivery, Effects, Message, Publish, QueuePosition, SessionLogin, ShardBatch,
+    AdminRequest, AdminRequestError, Broker, BrokerOptions, ClientCapabilities, Confirm, ConnectionSlot, Delivery,
+    Effects, Publish, SessionLogin, ShardBatch,
 };
 use catalog::{Catalog, CatalogLimits, QueueUid, Refusal, SessionId, ShardId, default_definitions};
+use queues::{AppendResult, BodyRef, Content, Message, MessageStorage, QueuePosition};
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
 use wire::{ChannelNumber, DeliveryTag, Method, RawProperties, ShortStr, TableRef};
@@ -44,10 +45,41 @@ fn got(tag: DeliveryTag, content: &Content<'_>) -> Got {
     Got { tag, properties: content.properties.to_vec(), body }
 }
 
-impl Effects for Noted {
+impl MessageStorage for Noted {
     fn pool(&self) -> &Pool {
         &self.pool
     }
+    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: Message) -> AppendResult {
+        AppendResult::Durable
+    }
+    fn append_run(&mut self, _queue: QueueUid, _first: QueuePosition, _messages: &[Message]) -> AppendResult {
+        AppendResult::Durable
+    }
+    fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
+    fn mark_delivered(&mut self, _: QueueUid, _: QueuePosition, _: u32) {}
+    fn mark_returned(&mut self, _: QueueUid, _: QueuePosition, _times: u32) {}
+    fn begin_commit(&mut self) {}
+    fn end_commit(&mut self) -> AppendResult {
+        AppendResult::Durable
+    }
+    fn await_durable(&mut self, _ticket: u64) {}
+    fn settled(&mut self) -> AppendResult {
+        AppendResult::Durable
+    }
+
+    fn drop_queue(&mut self, _: QueueUid) {}
+
+    /// Everything stays in memory.
+    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        false
+    }
+
+    fn page_in(&mut self, _: QueueUid, _: QueuePosition, _: QueuePosition) {}
+
+    fn forget_paged(&mut self, _: QueueUid, _: QueuePosition, _: QueuePosition) {}
+}
+
+impl Effects for Noted {
     fn random(&mut self) -> u64 {
         self.random_state = self.random_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.random_state
@@ -93,34 +125,6 @@ impl Effects for Noted {
     fn admin_request(&mut self, _request: AdminRequest) -> Result<(), AdminRequestError> {
         Err(AdminRequestError::Unavailable)
     }
-    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: Message) -> AppendResult {
-        AppendResult::Durable
-    }
-    fn append_run(&mut self, _queue: QueueUid, _first: QueuePosition, _messages: &[Message]) -> AppendResult {
-        AppendResult::Durable
-    }
-    fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
-    fn mark_delivered(&mut self, _: QueueUid, _: QueuePosition, _: u32) {}
-    fn mark_returned(&mut self, _: QueueUid, _: QueuePosition, _times: u32) {}
-    fn begin_commit(&mut self) {}
-    fn end_commit(&mut self) -> AppendResult {
-        AppendResult::Durable
-    }
-    fn await_durable(&mut self, _ticket: u64) {}
-    fn settled(&mut self) -> AppendResult {
-        AppendResult::Durable
-    }
-
-    fn drop_queue(&mut self, _: QueueUid) {}
-
-    /// Everything stays in memory.
-    fn page_out(&mut self, _: QueueUid, _: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
-        false
-    }
-
-    fn page_in(&mut self, _: QueueUid, _: QueuePosition, _: QueuePosition) {}
-
-    fn forget_paged(&mut self, _: QueueUid, _: QueuePosition, _: QueuePosition) {}
 }
 
 /// The broker and its client.

@@ -5,10 +5,10 @@
 
 use crate::control_plane::ControlPlane;
 use crate::effects::Effects;
-use crate::ids::ConsumerKey;
 use crate::limits::CONSUMERS_REVIEWED_MAX;
 use crate::session_state::PendingReply;
 use catalog::{PermissionKind, Resource};
+use queues::ConsumerKey;
 use std::collections::VecDeque;
 use std::ops::Range;
 

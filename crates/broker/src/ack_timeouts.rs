@@ -4,8 +4,8 @@ use crate::channel::Channel;
 use crate::channels::Channels;
 use crate::effects::Effects;
 use crate::limits::{OVERDUE_CHANNEL_WORK, PLACES_PER_CHECK_WORK};
-use crate::work_budget::WorkBudget;
 use catalog::Refusal;
+use queues::WorkBudget;
 use wire::ReplyCode;
 
 /// How often the ledgers are checked within one timeout.
@@ -107,13 +107,11 @@ impl AckTimeouts {
 mod tests {
     use super::{AckTimeouts, WorkBudget};
     use crate::channels::Channels;
-    use crate::effects::Effects;
-    use crate::ids::{ChannelKey, ConnectionSlot, QueuePosition};
-    use crate::ledger::UnsettledDelivery;
+    use crate::ids::{ChannelKey, ConnectionSlot};
     use crate::limits::{OVERDUE_CHANNEL_WORK, PLACES_PER_CHECK_WORK};
-    use crate::message::Content;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
+    use queues::{Content, QueuePosition, UnsettledDelivery};
     use wire::ChannelNumber;
 
     fn unsettled(channels: &mut Channels, number: u16, fx: &mut RecordedEffects) -> ChannelKey {
@@ -122,7 +120,7 @@ mod tests {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),
             position: QueuePosition(0),
-            message: Content::EMPTY.keep(fx.pool()),
+            message: Content::EMPTY.keep(&fx.pool),
             consumer: None,
         };
         channels.get_mut(key).expect("open").ledger.assign_unsettled(delivery);

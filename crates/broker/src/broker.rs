@@ -13,17 +13,12 @@ use crate::definitions::Definitions;
 use crate::direct_reply::ReplyAddress;
 use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
-use crate::ids::{ConnectionSlot, QueuePosition, ShardIdentity};
+use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
-use crate::ledger::{OldestDelivery, SettlementOutcome};
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX, REFUSALS_PER_FLUSH};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
-use crate::message::{BodyRef, Content, Message};
 use crate::observer::Observer;
-use crate::page::{PageSummary, PagedMessage};
 use crate::publishing::{Publish, Publishing};
-use crate::queue::Queue;
-use crate::queue_entry::QueueEntry;
 use crate::requests::Requests;
 use crate::restoration::Restoration;
 use crate::session_state::{ReadControl, SessionLogin};
@@ -31,6 +26,10 @@ use crate::sessions::Sessions;
 use crate::shard_message::ShardBatch;
 use crate::work_runner::WorkRunner;
 use catalog::{Catalog, Definition, QueueId, QueueUid, Refusal, ShardId, VhostId};
+use queues::{
+    BodyRef, Content, Message, OldestDelivery, PageSummary, PagedMessage, Queue, QueueEntry, QueuePosition,
+    SettlementOutcome,
+};
 use wire::method::Method;
 use wire::{ChannelNumber, DeliveryTag};
 
@@ -130,11 +129,11 @@ impl Broker {
             ("sessions", self.sessions.len()),
             ("channels", dispatcher.channels.len()),
             ("consumers", dispatcher.channels.consumers_len()),
-            ("consumers of other shards", dispatcher.remotes.len()),
+            ("consumers of other shards", dispatcher.remotes.count()),
             ("keys of consumers of other shards", dispatcher.remotes.keys_len()),
             ("publishes that other shards have not accepted", self.data.confirms.awaiting_shards_len()),
             ("publishes that are not stored", self.data.confirms.awaiting_store_len()),
-            ("purges that are not stored", self.data.purges.len()),
+            ("purges that are not stored", self.data.purges.count()),
             ("definitions that are not answered", self.definitions.pending_len()),
             ("early publishes", self.early.len()),
             ("queues that are full", dispatcher.flow.full_len()),
@@ -148,8 +147,8 @@ impl Broker {
         ]
     }
 
-    /// There is a store: from now on its effects are made, [`Effects::append`] and those that follow it. Call it before any
-    /// message is restored or any client connects.
+    /// There is a store: from now on it is told what happens to messages, as by [`append`](queues::MessageStorage::append). Call it
+    /// before any message is restored or any client connects.
     pub fn use_store(&mut self) {
         self.control().use_store();
     }
@@ -170,7 +169,8 @@ impl Broker {
     }
 
     /// A message of an earlier life of this broker, before any client connects: a queue gets its messages in the order of their
-    /// positions. `redelivered`: it had been handed out; `times_returned`: by consumers, as [`Effects::mark_returned`] said.
+    /// positions. `redelivered`: it had been handed out; `times_returned`: by consumers, as
+    /// [`mark_returned`](queues::MessageStorage::mark_returned) said.
     /// Returns whether its queue has it; otherwise the queue is gone, or has one at this position or behind it.
     pub fn restore_message<E: Effects>(
         &mut self,
@@ -190,15 +190,16 @@ impl Broker {
         self.restoration().restore_page(uid, page);
     }
 
-    /// Bytes of waiting messages of this shard beyond which they leave the memory by [`Effects::page_out`]; zero for never.
+    /// Bytes of waiting messages of this shard beyond which they leave the memory by
+    /// [`page_out`](queues::MessageStorage::page_out); zero for never.
     pub fn set_paging_threshold(&mut self, bytes: u64) {
         let dispatcher = &mut self.data.dispatcher;
         dispatcher.queues.housekeeping.paging.set_threshold(bytes);
         dispatcher.flow.set_paging(bytes > 0);
     }
 
-    /// The answer to [`Effects::page_in`]: all messages that are alive of what was asked for from the position `first` on. It is
-    /// ignored if the queue is gone, or was purged meanwhile.
+    /// The answer to [`page_in`](queues::MessageStorage::page_in): all messages that are alive of what was asked for from the
+    /// position `first` on. It is ignored if the queue is gone, or was purged meanwhile.
     pub fn paged_in<E: Effects>(
         &mut self,
         uid: QueueUid,

@@ -1,17 +1,15 @@
 //! A channel: its delivery tags, its consumers, and how its publishes are made safe.
 
-use crate::change_list::ChangeList;
 use crate::channel_confirms::ChannelConfirms;
 use crate::direct_reply::ReplyConsumer;
-use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey};
-use crate::ledger::{Ledger, SettlementOutcome};
+use crate::ids::{ChannelKey, ConnectionSlot};
 use crate::limits::TRANSACTION_SETTLED_PER_OPERATION;
 use crate::message_stats::ChannelStats;
 use crate::publish_route::PublishRouteCache;
 use crate::transaction::{Transaction, TransactionOperation};
 use crate::waiting_consumers::WaitingConsumers;
-use crate::work_budget::WorkBudget;
 use catalog::Refusal;
+use queues::{ChangeList, ConsumerKey, Ledger, SettlementOutcome, WorkBudget};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use wire::{ChannelNumber, DeliveryTag, ReplyCode};

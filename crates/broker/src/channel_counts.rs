@@ -3,11 +3,11 @@
 //! Enters: what a channel has counted since it was last folded: when it is reported, changes its mode or exchange, or is gone.
 //! Leaves: sums of channels and exchanges.  So a message adds to its channel only.
 
-use crate::change_list::ChangeList;
 use crate::channel::{Channel, ChannelMode};
-use crate::ids::{ChannelKey, ConsumerKey};
+use crate::ids::ChannelKey;
 use crate::message_stats::{ChannelStats, ExchangeCounts};
 use crate::publish_route::PublishRouteCache;
+use queues::{ChangeList, ConsumerKey};
 
 #[derive(Default)]
 pub(crate) struct ChannelCounts {

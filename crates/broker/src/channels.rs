@@ -6,14 +6,12 @@ use crate::consumer::{Consumer, ConsumerState, ParkedDelivery, window_of};
 use crate::delivery_latency::DeliveryLatency;
 use crate::direct_reply::ReplyAddress;
 use crate::effects::{Delivery, Effects};
-use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
-use crate::ledger::UnsettledDelivery;
-use crate::message::Content;
-use crate::paged_slot_map::PagedSlotMap;
+use crate::ids::{ChannelKey, ConnectionSlot};
 use crate::payload::Payload;
 use crate::rollback::Rollback;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
+use queues::{ConsumerKey, Content, PagedSlotMap, QueuePosition, UnsettledDelivery};
 use run_deliveries::RunOutputs;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -128,7 +126,7 @@ impl Channels {
     }
 
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.table.count()
     }
 
     #[inline]
@@ -137,7 +135,7 @@ impl Channels {
     }
 
     pub fn consumers_len(&self) -> usize {
-        self.consumers.len()
+        self.consumers.count()
     }
 
     /// Deliveries that wait for settlement, on all channels.
@@ -520,13 +518,13 @@ mod tests {
     use super::Channels;
     use crate::consumer::{Consumer, ConsumerState};
     use crate::effects::Effects;
+    use crate::ids::ChannelKey;
     use crate::ids::ConnectionSlot;
-    use crate::ids::{ChannelKey, ConsumerKey, QueuePosition};
-    use crate::message::{BodyRef, Content};
     use crate::payload::Payload;
     use crate::shard_message::ShardMessage;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
+    use queues::{BodyRef, ConsumerKey, Content, QueuePosition};
     use std::collections::VecDeque;
     use std::sync::Arc;
     use wire::{ChannelNumber, DeliveryTag};

@@ -2,15 +2,15 @@
 
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{DeferredCommit, DeferredPublish, DeferredWork};
-use crate::effects::{AppendResult, Effects};
+use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
-use crate::message::{Content, Message};
 use crate::publish_origin::{PublishOrigin, Publisher};
 use crate::publishing::Publishing;
 use crate::session_state::{PendingCommand, PendingReply, ReadControl};
 use crate::shard_message::ShardMessage;
 use crate::transaction::TransactionOperation;
 use catalog::Refusal;
+use queues::{AppendResult, Content, Message};
 use wire::method::{Method, tx};
 use wire::{ChannelNumber, RawProperties};
 

@@ -1,12 +1,13 @@
 //! A consumer, on the shard of its connection.
 
 use crate::effects::Effects;
-use crate::ids::{ChannelKey, ConsumerKey, QueuePosition};
-use crate::limits::{REMOTE_WINDOW_BYTES, REMOTE_WINDOW_MESSAGES};
-use crate::message::Message;
+use crate::ids::ChannelKey;
+use crate::limits::REMOTE_WINDOW_MESSAGES;
 use crate::payload::Payload;
 use crate::shard_message::ShardMessage;
 use catalog::{QueueId, ShardId};
+use queues::limits::REMOTE_WINDOW_BYTES;
+use queues::{ConsumerKey, Message, QueuePosition};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -114,11 +115,12 @@ pub fn window_of(prefetch: u32, prefetch_shared: u32, no_ack: bool) -> u32 {
 mod tests {
     use super::{Consumer, ConsumerState};
     use crate::effects::Effects;
-    use crate::ids::{ChannelKey, ConsumerKey};
-    use crate::limits::REMOTE_WINDOW_BYTES;
+    use crate::ids::ChannelKey;
     use crate::shard_message::ShardMessage;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
+    use queues::ConsumerKey;
+    use queues::limits::REMOTE_WINDOW_BYTES;
     use std::collections::VecDeque;
 
     fn consumer(no_ack: bool) -> Consumer {

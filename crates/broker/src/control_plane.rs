@@ -1,24 +1,21 @@
 //! The control plane: what a change of definitions, the end of a connection, or a timer does to queues, consumers and sessions.
 
 use crate::ack_timeouts::AckTimeouts;
-use crate::consumer_rotation::ConsumerRotation;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{CancelNotices, DeferredWork};
 use crate::definitions::{Definitions, HeldDefinitions};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
-use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
+use crate::ids::{ChannelKey, ConnectionSlot, ShardIdentity};
 use crate::limits::{CANCEL_NOTICE_WORK, CONSUMER_REMOVAL_WORK, DEFINITION_WORK, QUOTAS_PER_WORK};
 use crate::publishing::Publishing;
-use crate::queue::Queue;
-use crate::queue_timers::TimerTarget;
-use crate::queues::{QueueTimerResult, stored_uid};
 use crate::rollback::Rollback;
 use crate::sessions::Sessions;
-use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
+use crate::shard_message::{QueueRequest, RefusedDefinition, ShardMessage};
 use crate::transaction::TransactionOperation;
 use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
+use queues::{ConsumerKey, ConsumerRef, ConsumerRotation, Queue, QueueTimerResult, Requester, TimerTarget, stored_uid};
 use wire::ShortStr;
 use wire::method::{Method, basic, tx};
 

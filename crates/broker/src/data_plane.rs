@@ -4,16 +4,13 @@ use crate::body_sizes::BodySizeStats;
 use crate::confirms::PublisherConfirms;
 use crate::dead_letter_router::{DeadLetterPaths, DeadLetterRouter};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
-use crate::effects::{AppendResult, Effects};
+use crate::effects::Effects;
 use crate::forwarder::Forwarder;
 use crate::ids::{ChannelKey, ShardIdentity};
-use crate::ledger::{Ledger, SettlementOutcome, UnsettledDelivery};
-use crate::message::{Content, Message};
-use crate::page::PageSummary;
-use crate::pending_purges::Purges;
 use crate::sessions::Sessions;
 use crate::shard_answers::RemoteResult;
 use catalog::{Catalog, QueueId, ShardId};
+use queues::{AppendResult, Content, Ledger, Message, PageSummary, Purges, SettlementOutcome, UnsettledDelivery};
 use wire::BodyRun;
 
 /// Messages, and what waits for them.

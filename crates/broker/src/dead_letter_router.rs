@@ -3,23 +3,19 @@
 //! A dead letter that finds no queue is dropped, as in RabbitMQ. What the store has of a message is forgotten once its letter is
 //! in its queues, on other shards durably: a crash may leave both, and never neither.
 
-use crate::carbon_copies::{continue_search, find_again};
 use crate::confirms::{PublisherConfirms, SourceKey};
-use crate::dead_letter_reason::DeadLetterReason;
-use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeadLetterTarget, DeathHistory, DeathHistoryWriter};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, RoutePart};
-use crate::ids::StoredPosition;
-use crate::limits::{
-    DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_RUN_BYTES_KEPT, DEAD_LETTER_RUN_BYTES_MAX, PROPERTIES_BYTES_PER_WORK,
-};
-use crate::message::{BodyRef, Content, Message};
-use crate::pending_dead_letters::DeadLetterGroup;
+use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_RUN_BYTES_KEPT, DEAD_LETTER_RUN_BYTES_MAX};
 use crate::run_lists::RunTerms;
-use crate::settled_run::SettledRun;
-use crate::work_budget::WorkBudget;
 use catalog::{Catalog, KeyedRoute, QueueRoute, RouteDependence, RoutedQueue};
+use queues::carbon_copies::{continue_search, find_again};
+use queues::limits::PROPERTIES_BYTES_PER_WORK;
+use queues::{
+    BodyRef, CachedDeadLetterRoute, Content, DeadLetter, DeadLetterGroup, DeadLetterReason, DeadLetterTarget,
+    DeathHistory, DeathHistoryWriter, Message, SettledRun, StoredPosition, WorkBudget,
+};
 use std::sync::Arc;
 use wire::BodyRun;
 

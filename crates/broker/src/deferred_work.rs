@@ -3,17 +3,12 @@
 //! The work of one connection is done in its order, and the connection is not read until it is done, so that nothing overtakes.
 //! Connections take turns.
 
-use crate::consumer_rotation::ConsumerRotation;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, SessionIdentity};
-use crate::ledger::SettlementOutcome;
-use crate::message::Message;
-use crate::paging::WaitingGet;
 use crate::publish_origin::PublishOrigin;
-use crate::queue::Queue;
 use crate::rollback::Rollback;
-use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
 use catalog::{KeyedRoute, QueueId, QueueRoute, SessionId};
+use queues::{ConsumerRotation, Message, Queue, Requester, SettlementOutcome, WaitingGet};
 use slotmap::SlotMap;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,8 +6,9 @@
 use crate::effects::Effects;
 use crate::ids::{SessionIdentity, ShardIdentity};
 use crate::limits::DEFINITIONS_UNDURABLE_MAX;
-use crate::shard_message::{QueueResponse, RefusedDefinition, Requester, ShardMessage};
+use crate::shard_message::{QueueResponse, RefusedDefinition, ShardMessage};
 use catalog::{Catalog, Definition, ExecutedDefinition, PermissionKind, QueueId, Refusal, Resource, ShardId, VhostId};
+use queues::Requester;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::ReplyCode;
@@ -261,9 +262,10 @@ mod tests {
     use crate::effects::Effects;
     use crate::ids::ConnectionSlot;
     use crate::ids::ShardIdentity;
-    use crate::shard_message::{Requester, ShardMessage};
+    use crate::shard_message::ShardMessage;
     use crate::test_effects::RecordedEffects;
     use catalog::{Catalog, CatalogLimits, Definition, SessionId, ShardId};
+    use queues::Requester;
     use wire::ChannelNumber;
 
     #[test]

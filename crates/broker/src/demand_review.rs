@@ -1,10 +1,9 @@
 //! The review of a federated queue: whether it has consumers who would take more, and nothing for them.
 
-use crate::consumer_rotation::ConsumerAnswer;
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
-use crate::ids::ConsumerRef;
 use catalog::QueueId;
+use queues::{ConsumerAnswer, ConsumerRef};
 
 /// Consumers of lower priorities want nothing of upstreams: those of links, which would take from each other in circles.
 const PRIORITY_MIN: i32 = 0;

@@ -3,27 +3,21 @@
 //! Messages of a queue leave it for a consumer here and nowhere else.
 
 use crate::channels::Channels;
-use crate::consumer_rotation::ConsumerAnswer;
 use crate::deferred_work::DeferredWork;
-use crate::effects::{AppendResult, Effects};
+use crate::effects::Effects;
 use crate::flow_control::FlowControl;
-use crate::ids::{
-    ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, RemoteConsumerKey, ShardIdentity,
-};
+use crate::ids::{ChannelKey, ConnectionSlot, ShardIdentity};
 use crate::limits::{CONSUMER_REMOVAL_WORK, CONSUMERS_ASKED_BEYOND_MAX, DEAD_LETTER_THROTTLE_US};
-use crate::message::{Content, Message};
-use crate::pager::Pager;
 use crate::payload::{DispatchSource, Payload};
-use crate::queue::Queue;
 use crate::queue_demand::QueueDemand;
-use crate::queue_entry::QueueEntry;
-use crate::queues::Queues;
-use crate::remote_consumers::RemoteConsumers;
 use crate::run_lists::RunLists;
 use crate::sessions::Sessions;
 use crate::shard_message::{ShardMessage, ShardPayload};
-use crate::work_budget::WorkBudget;
 use catalog::QueueId;
+use queues::{
+    AppendResult, ConsumerAnswer, ConsumerKey, ConsumerRef, Content, Message, Pager, Queue, QueueEntry, QueuePosition,
+    Queues, RemoteConsumerKey, RemoteConsumers, WorkBudget,
+};
 use slab::Pool;
 
 /// What a queue did with a new message.
@@ -441,15 +435,13 @@ fn deliver_or_send<E: Effects>(
             if ack_required { DispatchResult::Unsettled } else { DispatchResult::Taken }
         }
         NextConsumer::Remote(key) => {
-            let Some(remote) = remotes.get_mut(key) else { return DispatchResult::Sent };
-            let (shard, consumer, ack_required) = (remote.shard, remote.consumer, !remote.no_ack);
             let content = match &source {
                 DispatchSource::Passing { content, .. } => **content,
                 DispatchSource::Kept(message) => message.content(),
             };
+            let Some(remote) = remotes.draw_credit(key, 1, content.bytes() as i64) else { return DispatchResult::Sent };
+            let (shard, consumer, ack_required) = (remote.shard, remote.consumer, !remote.no_ack);
             queue.count_delivery(ack_required, content.body.len());
-            remote.credit_messages -= 1;
-            remote.credit_bytes -= content.bytes() as i64;
             let queue = queue.id;
             if !fx.batch(shard).push_deliver(&content, (consumer, queue, position), redelivered, ack_required) {
                 let payload = ShardPayload::Shared(match source {

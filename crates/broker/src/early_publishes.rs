@@ -5,9 +5,9 @@
 //! Owns:   what each shard has here that is not carried out. A declaration comes from shard 0, whose publishes are never early
 //!         because it makes every declaration first: what is held back of the others never holds back what it waits for.
 
-use crate::message::Message;
 use crate::shard_message::{ShardBatch, ShardMessage};
 use catalog::{QueueId, ShardId};
+use queues::Message;
 use std::collections::VecDeque;
 
 /// A publish that waits for the declaration of a queue.
@@ -145,9 +145,9 @@ impl EarlyPublishes {
 #[cfg(test)]
 mod tests {
     use super::{EarlyPublish, EarlyPublishes};
-    use crate::message::Content;
     use crate::shard_message::{ShardBatch, ShardMessage};
     use catalog::{QueueId, ShardId};
+    use queues::Content;
     use slab::{Pool, PoolOptions};
 
     const FROM: ShardId = ShardId(1);

@@ -2,16 +2,15 @@
 
 use crate::channels::Channels;
 use crate::effects::Effects;
-use crate::ids::{ConnectionSlot, ConsumerRef, ShardIdentity};
-use crate::limits::{QUEUE_RESUME_TENTHS, THROTTLE_BYTES, THROTTLE_PROGRESS_BYTES_MIN};
+use crate::ids::{ConnectionSlot, ShardIdentity};
+use crate::limits::{QUEUE_RESUME_TENTHS, THROTTLE_PROGRESS_BYTES_MIN};
 use crate::publisher_release::{PublisherRelease, ReleaseCause};
-use crate::queue::Queue;
-use crate::queues::QueueTable;
 use crate::session_state::ReadControl;
 use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
-use crate::work_budget::WorkBudget;
 use catalog::{QueueId, QueueRoute};
+use queues::limits::THROTTLE_BYTES;
+use queues::{ConsumerRef, Queue, QueueTable, WorkBudget};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Consumers of a queue that are checked to see whether it waits for their outputs.
@@ -252,13 +251,11 @@ mod tests {
     use crate::effects::Effects;
     use crate::ids::ConnectionSlot;
     use crate::ids::ShardIdentity;
-    use crate::message::{BodyRef, Content};
-    use crate::queue::Queue;
-    use crate::queues::Queues;
     use crate::session_state::{ClientCapabilities, SessionLogin};
     use crate::sessions::Sessions;
     use crate::test_effects::{RecordedEffects, queue_definition};
     use catalog::{QueueId, QueueRoute, RouteDependence, RoutedQueue, SessionId, ShardId, UserId, VhostId};
+    use queues::{BodyRef, Content, Queue, Queues};
     use wire::Table;
 
     #[test]
@@ -278,7 +275,7 @@ mod tests {
         let mut work = WorkBudget::new(1_000);
         let mut queue = Queue::new(QueueId { index: 0, serial: 1 }, "q".into(), VhostId(0), None, false);
         for _ in 0..3 {
-            queue.ready.push(0, Content { body: BodyRef::Small(&[0; 300]), ..Content::EMPTY }.keep(fx.pool()));
+            queue.ready.push(0, Content { body: BodyRef::Small(&[0; 300]), ..Content::EMPTY }.keep(&fx.pool));
             flow.after_push(&mut queue, &channels, 0, &mut fx);
         }
         assert!(queue.full && flow.is_any_full() && flow.slow_queue.is_none());

@@ -1,19 +1,20 @@
 //! Forwarding: a routed message goes to its queues here, to the shards of its other queues, and to the exchanges that delay it.
 
-use crate::carbon_copies::{continue_search, find_again};
 use crate::confirms::{PublisherConfirms, SourceKey};
-use crate::delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
-use crate::delayed_record::{self, delayed_uid, delaying_shard};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
-use crate::effects::{AppendResult, Effects};
-use crate::ids::{PublishKey, QueuePosition, ShardIdentity, StoredPosition};
+use crate::effects::Effects;
+use crate::ids::{PublishKey, ShardIdentity};
 use crate::limits::{DELAYED_MESSAGES_MAX, DELAYED_PER_CHECK};
 use crate::mail_tally::MailTally;
-use crate::message::{BodyRef, Content, Message};
-use crate::queue_timers::TimerTarget;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::stamps::MessageStamps;
 use catalog::{Catalog, KeyedRoute, QueueId, QueueRoute, QueueUid, RoutedQueue, ShardId};
+use queues::carbon_copies::{continue_search, find_again};
+use queues::delayed_record::{delayed_uid, delaying_shard};
+use queues::{
+    AppendResult, BodyRef, Content, DelayedMessage, DelayedMessages, Message, QueuePosition, StoredPosition,
+    TimerTarget, delayed_record, negate_delay,
+};
 use slab::Pool;
 use std::sync::Arc;
 use wire::RawProperties;
@@ -293,7 +294,7 @@ impl Forwarder {
 
     /// Messages that are delayed, and the one whose delay is over and that is under way.
     pub fn delayed_len(&self) -> usize {
-        self.delayed.len() + usize::from(self.released.is_some())
+        self.delayed.count() + usize::from(self.released.is_some())
     }
 
     /// Routes a delayed message by what is defined now. Its exchange is looked up by name, as in RabbitMQ's plugin, so that one
@@ -451,9 +452,9 @@ mod tests {
     use crate::dispatcher::Dispatcher;
     use crate::effects::Effects;
     use crate::ids::{PublishKey, ShardIdentity};
-    use crate::message::{BodyRef, Content};
     use crate::test_effects::{RecordedEffects, queue_definition};
     use catalog::{Catalog, CatalogLimits, QueueId, QueueRoute, RouteDependence, RoutedQueue, ShardId};
+    use queues::{BodyRef, Content};
     use wire::{Table, Value};
 
     #[test]

@@ -3,16 +3,14 @@
 use crate::control_plane::ControlPlane;
 use crate::dispatcher::Dispatcher;
 use crate::early_publishes::{EarlyPublish, EarlyPublishes};
-use crate::effects::{AppendResult, Effects};
-use crate::ids::{ConsumerRef, QueuePosition, SettledMessages};
+use crate::effects::Effects;
 use crate::limits::{CONSUMER_REMOVAL_WORK, SETTLED_PER_WORK};
-use crate::message::{BodyRef, Content, Message};
 use crate::payload::Payload;
-use crate::queue_entry::QueueEntry;
 use crate::requests::Requests;
 use crate::shard_answers::RemoteResult;
 use crate::shard_message::{PackedMessage, ShardBatch, ShardMessage, ShardPayload};
 use catalog::{QueueId, ShardId};
+use queues::{AppendResult, BodyRef, ConsumerRef, Content, Message, QueueEntry, QueuePosition, SettledMessages};
 
 /// What a message from another shard may touch.
 pub(crate) struct Inbox<'a> {
@@ -369,13 +367,12 @@ mod tests {
     use crate::early_publishes::EarlyPublishes;
     use crate::effects::Effects;
     use crate::ids::ShardIdentity;
-    use crate::message::{BodyRef, Content};
-    use crate::queues::GetResult;
     use crate::requests::Requests;
     use crate::sessions::Sessions;
     use crate::shard_message::{ShardBatch, ShardMessage};
     use crate::test_effects::RecordedEffects;
     use catalog::{Catalog, CatalogLimits, Definition, DefinitionOutcome, QueueId, ShardId, default_definitions};
+    use queues::{BodyRef, Content, GetResult};
     use std::sync::Arc;
     use wire::Table;
 

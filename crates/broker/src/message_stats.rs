@@ -1,10 +1,9 @@
 //! Counts of what happens to messages, each kept by one shard in what it owns. Whoever reads them adds up the shards.
 
 use crate::body_sizes::BodySizeStats;
-use crate::change_list::ChangeList;
-use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_latency::TimeStats;
 use catalog::ExchangeId;
+use queues::{ChangeList, DeathStats};
 use std::ops::AddAssign;
 
 /// What a channel's client has done, and what it was sent.
@@ -30,47 +29,11 @@ pub struct ChannelStats {
     pub ack: u64,
 }
 
-/// What has happened to the messages of a queue, on the shard where it lives.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct QueueStats {
-    /// Messages that it has accepted, dead letters and delayed ones too.
-    pub publish: u64,
-    /// Messages that left it for a consumer that acknowledges, and for others. One that is on its way to another shard counts.
-    pub deliver: u64,
-    pub deliver_no_ack: u64,
-    pub get: u64,
-    pub get_no_ack: u64,
-    pub get_empty: u64,
-    pub redeliver: u64,
-    pub ack: u64,
-    /// Of those that left it, messages that returned before a client had them.
-    pub returned_unseen: u64,
-}
-
 /// What has gone through an exchange on one shard: messages published to it, and their copies in queues.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct ExchangeStats {
     pub publish_in: u64,
     pub publish_out: u64,
-}
-
-/// Messages that died, by [`DeadLetterReason`].
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct DeathStats([u64; 4]);
-
-impl DeathStats {
-    pub fn add(&mut self, reason: DeadLetterReason, messages: u64) {
-        self.0[reason as usize] += messages;
-    }
-
-    /// For all reasons.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    pub fn of(&self, reason: DeadLetterReason) -> u64 {
-        self.0[reason as usize]
-    }
 }
 
 /// All that one shard has counted since it started.
@@ -133,13 +96,6 @@ impl ChannelStats {
     }
 
     /// All deliveries, `basic.get` included.
-    pub fn delivered(&self) -> u64 {
-        self.deliver + self.deliver_no_ack + self.get + self.get_no_ack
-    }
-}
-
-impl QueueStats {
-    /// All messages that left it for a client.
     pub fn delivered(&self) -> u64 {
         self.deliver + self.deliver_no_ack + self.get + self.get_no_ack
     }
@@ -258,8 +214,5 @@ mod tests {
         let mut sum = ChannelStats::default();
         sum += one;
         assert_eq!((sum, sum.delivered()), (one, 26));
-        let mut deaths = DeathStats::default();
-        deaths.add(DeadLetterReason::MaxLength, 2);
-        assert_eq!((deaths.of(DeadLetterReason::MaxLength), deaths.of(DeadLetterReason::Expired)), (2, 0));
     }
 }

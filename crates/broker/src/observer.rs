@@ -2,24 +2,20 @@
 //!
 //! Each piece draws on the budget of a turn.
 
-use crate::change_list::ChangeList;
 use crate::channel::ChannelMode;
 use crate::channels::Channels;
 use crate::consumer::ConsumerState;
 use crate::data_plane::DataPlane;
-use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
+use crate::ids::{ChannelKey, ConnectionSlot, ShardIdentity};
 use crate::limits::{CONSUMERS_REPORTED_MAX, PLACES_PER_WORK};
 use crate::message_stats::ShardStats;
-use crate::peeked_message::PeekedQueue;
-use crate::queue::Queue;
-use crate::remote_consumers::RemoteConsumers;
 use crate::reports::{
     BrokerReport, ChannelReport, ConsumerId, ConsumerReport, ExchangeReport, HeldTotals, QueueHold, QueueReport,
     ReportPart, SessionReport,
 };
 use crate::sessions::Sessions;
-use crate::work_budget::WorkBudget;
 use catalog::QueueId;
+use queues::{ChangeList, ConsumerKey, ConsumerRef, PeekedQueue, Queue, RemoteConsumers, WorkBudget};
 use std::sync::Arc;
 
 /// What a report reads.
@@ -92,7 +88,7 @@ impl Observer<'_> {
         let (queues, channels, work) = (&mut dispatcher.queues, &mut dispatcher.channels, &mut dispatcher.work);
         let mut left = objects_max;
         let mut changes = std::mem::take(&mut queues.changes);
-        let table = (queues.table.len(), |place| queues.table.at(place).map(|queue| queue.id));
+        let table = (queues.table.places(), |place| queues.table.at(place).map(|queue| queue.id));
         report.queues = collect(&mut changes, table, &mut left, work, |id: QueueId| {
             let dispatcher = QueueSurroundings { identity, channels, remotes: &dispatcher.remotes };
             queues.table.get(id).map(|queue| dispatcher.report(queue))

@@ -1,6 +1,6 @@
 //! A message on its way to a consumer: borrowed from its publisher's buffer as long as possible, kept once somebody must.
 
-use crate::message::{Content, Message};
+use queues::{Content, Message};
 use slab::Pool;
 
 /// A message for a consumer of this shard.

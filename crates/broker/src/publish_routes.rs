@@ -1,11 +1,11 @@
 //! The queues for a publish: those of the channel's last one, or those that the catalog finds.
 
-use crate::carbon_copies;
 use crate::ids::ChannelKey;
 use crate::publish_origin::Publisher;
 use crate::publish_route::{PublishRouteCache, same};
 use crate::publishing::Publishing;
 use catalog::{ExchangeId, KeyedRoute, PermissionKind, QueueRoute, Refusal};
+use queues::carbon_copies;
 use std::sync::Arc;
 use wire::RawProperties;
 

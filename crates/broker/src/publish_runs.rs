@@ -6,12 +6,12 @@
 
 use crate::broker::Broker;
 use crate::channel::ChannelMode;
-use crate::effects::{AppendResult, Effects};
+use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, PublishKey};
-use crate::message::{BodyRef, Content};
 use crate::publish_route::same;
 use crate::publishing::{Publish, Publishing};
 use catalog::RoutedQueue;
+use queues::{AppendResult, BodyRef, Content};
 use wire::{BodyRun, ChannelNumber, RawProperties};
 
 impl Broker {

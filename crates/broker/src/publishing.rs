@@ -1,18 +1,16 @@
 //! Publishing: from `basic.publish` or `tx.commit` to routed messages, returned messages and confirms.
 
 use crate::admin_request::{AdminRequest, AdminRequestError};
-use crate::carbon_copies;
 use crate::channel::{ChannelMode, not_open};
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{DeferredPublish, DeferredWork};
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
 use crate::dispatcher::EnqueueResult;
-use crate::effects::{AppendResult, Effects};
+use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, SessionIdentity, ShardIdentity};
 use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
-use crate::message::{BodyRef, Content};
 use crate::message_stats::ExchangeStats;
 use crate::publish_answers::PublishAnswers;
 use crate::publish_origin::{PublishOrigin, Publisher};
@@ -23,6 +21,7 @@ use crate::shard_message::ShardMessage;
 use crate::stamps::remove_stamp;
 use crate::transaction::TransactionOperation;
 use catalog::{Catalog, ExchangeId, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource, RouteDependence};
+use queues::{AppendResult, BodyRef, Content, carbon_copies};
 use std::sync::Arc;
 use wire::method::basic;
 use wire::{ChannelNumber, RawProperties, ReplyCode, ShortStr};
@@ -520,7 +519,7 @@ impl Publishing<'_> {
             }
         }
         match properties.expiration() {
-            Some(expiration) => crate::expiration::check(&String::from_utf8_lossy(expiration.as_bytes())),
+            Some(expiration) => queues::check_expiration(&String::from_utf8_lossy(expiration.as_bytes())),
             None => Ok(()),
         }
     }

@@ -1,8 +1,9 @@
 //! What a shard tells of its queues, channels, consumers and exchanges: copies of numbers, by ids that a replica of the catalog knows.
 
-use crate::ids::{ChannelKey, ConsumerKey};
-use crate::message_stats::{ChannelStats, ExchangeStats, QueueStats};
+use crate::ids::ChannelKey;
+use crate::message_stats::{ChannelStats, ExchangeStats};
 use catalog::{ExchangeId, QueueId, SessionId, ShardId, VhostId};
+use queues::{ConsumerKey, QueueStats};
 use std::sync::Arc;
 use wire::ChannelNumber;
 

@@ -7,17 +7,12 @@ use crate::data_plane::DataPlane;
 use crate::deferred_work::{CancelNotices, DeferredWork};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
-use crate::ids::{ConnectionSlot, ConsumerRef};
-use crate::ledger::UnsettledDelivery;
+use crate::ids::ConnectionSlot;
 use crate::limits::{DEFINITIONS_PER_BATCH_MAX, QUEUE_REQUEST_WORK};
-use crate::paging::WaitingGet;
-use crate::pending_purges::PendingPurge;
-use crate::queue::Queue;
-use crate::queue_entry::QueueEntry;
-use crate::queues::GetResult;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
-use crate::shard_message::{QueueRequest, QueueResponse, RefusedDefinition, Requester, ShardMessage};
+use crate::shard_message::{QueueRequest, QueueResponse, RefusedDefinition, ShardMessage};
 use catalog::{Definition, Name, QueueId, Refusal, ResourceKind, ShardId};
+use queues::{ConsumerRef, GetResult, PendingPurge, Queue, QueueEntry, Requester, UnsettledDelivery, WaitingGet};
 use wire::ChannelNumber;
 use wire::ShortStr;
 use wire::method::{Method, basic, exchange, queue};
@@ -185,27 +180,27 @@ impl Requests<'_> {
     /// Begins a purge. A response that waits for the store, or for messages that are dropped in other turns, comes later.
     fn begin_purge<E: Effects>(&mut self, id: QueueId, purge: PendingPurge, fx: &mut E) -> QueueResponse {
         let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
-        let (response, is_unfinished) = purges.begin(id, purge, &mut dispatcher.queues.table, &mut dispatcher.work, fx);
+        let (messages, is_unfinished) = purges.begin(id, purge, &mut dispatcher.queues.table, &mut dispatcher.work, fx);
         if is_unfinished {
             self.control.sessions.deferred.leave(DeferredWork::Purge(id));
         }
-        response
+        messages.map_or(QueueResponse::Deferred, QueueResponse::purged)
     }
 
     /// Goes on with the purges of a queue. Returns whether anything is left.
     pub fn run_purge<E: Effects>(&mut self, id: QueueId, fx: &mut E) -> bool {
         let DataPlane { dispatcher, purges, .. } = &mut *self.control.data;
         let (finished, is_unfinished) = purges.run(id, &mut dispatcher.queues.table, &mut dispatcher.work, fx);
-        if let Some((requester, response)) = finished {
-            self.send_response(requester, response, fx);
+        if let Some((requester, messages)) = finished {
+            self.send_response(requester, QueueResponse::purged(messages), fx);
         }
         is_unfinished
     }
 
     /// The store has made everything up to this ticket durable.
     pub fn on_durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
-        while let Some((requester, response)) = self.control.data.purges.next_durable(ticket) {
-            self.send_response(requester, response, fx);
+        while let Some((requester, messages)) = self.control.data.purges.next_durable(ticket) {
+            self.send_response(requester, QueueResponse::purged(messages), fx);
         }
     }
 

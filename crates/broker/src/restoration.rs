@@ -1,14 +1,11 @@
 //! Restoration: durable queues, and exchanges that delay, get the messages of an earlier life of the broker, before any client
 //! connects.
 
-use crate::delivery_count::with_delivery_count;
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::Forwarder;
-use crate::ids::{QueuePosition, StoredPosition};
-use crate::page::PageSummary;
-use crate::queue_entry::QueueEntry;
 use catalog::{Catalog, QueueUid};
+use queues::{PageSummary, QueueEntry, QueuePosition, StoredPosition, with_delivery_count};
 
 /// What a message from the store may touch.
 pub(crate) struct Restoration<'a> {

@@ -5,11 +5,11 @@
 
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
-use crate::ids::ConsumerRef;
-use crate::limits::{INLINE_BODY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, SHARED_BODY_BYTES_MIN};
-use crate::message::{Content, Message};
+use crate::limits::INLINE_BODY_BYTES_MAX;
 use crate::run_lists::{RunLists, RunRecipient, RunTerms};
 use catalog::QueueId;
+use queues::limits::{MESSAGE_OVERHEAD_BYTES, SHARED_BODY_BYTES_MIN};
+use queues::{BodyRef, ConsumerRef, Content, Message, QueuePosition, RemoteConsumer};
 use wire::BodyRun;
 
 impl Dispatcher {
@@ -205,7 +205,10 @@ impl Dispatcher {
             }
             ConsumerRef::Remote(key) => {
                 self.channels.delivered += messages as u64;
-                self.remotes.send_run(key, (id, first), content, bodies, fx);
+                let bytes = bodies.len() * content.bytes();
+                if let Some(remote) = self.remotes.draw_credit(key, messages as u32, bytes as i64) {
+                    send_run(remote, (id, first), content, bodies, fx);
+                }
             }
         }
     }
@@ -254,5 +257,22 @@ fn work_of(content: &Content<'_>, recipient: RunRecipient) -> usize {
         RunRecipient::Consumer(_) => 1 + content.copying_work(),
         RunRecipient::Queue => 1,
         RunRecipient::FullQueue => 2,
+    }
+}
+
+/// Sends a consumer of another shard messages of a queue that are alike, from a position on.
+fn send_run<E: Effects>(
+    remote: &RemoteConsumer,
+    (queue, first): (QueueId, QueuePosition),
+    content: &Content<'_>,
+    bodies: BodyRun<'_>,
+    fx: &mut E,
+) {
+    let batch = fx.batch(remote.shard);
+    for (position, body) in (first.0..).zip(bodies.iter()) {
+        let content = Content { body: BodyRef::Small(body), ..*content };
+        let recipient = (remote.consumer, queue, QueuePosition(position));
+        let is_packed = batch.push_deliver(&content, recipient, false, !remote.no_ack);
+        debug_assert!(is_packed, "it is small");
     }
 }

@@ -1,8 +1,6 @@
 //! Lists that the dispatch of a run needs.
 
-use crate::effects::AppendResult;
-use crate::ids::ConsumerRef;
-use crate::message::Message;
+use queues::{AppendResult, ConsumerRef, Message};
 
 /// Who gets a run from a queue.
 #[derive(Clone, Copy)]

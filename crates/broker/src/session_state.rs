@@ -2,9 +2,10 @@
 
 use crate::deferred_work::{ConnectionEnd, DeferredKey};
 use crate::fence::Fence;
-use crate::ids::{ChannelKey, ConsumerKey, SessionIdentity};
+use crate::ids::{ChannelKey, SessionIdentity};
 use crate::session_channels::SessionChannels;
 use catalog::{Definition, QueueId, Refusal, SessionId, UserId, VhostId};
+use queues::ConsumerKey;
 use std::sync::Arc;
 use wire::ChannelNumber;
 

@@ -8,9 +8,8 @@ use crate::ids::{ChannelKey, ConnectionSlot, SessionIdentity};
 use crate::limits::{NOTICE_WORK, PLACES_PER_WORK};
 use crate::publisher_release::{PublisherRelease, ReleaseCause};
 use crate::session_state::{DefinitionBatch, PendingCommand, ReadControl, SessionLogin, SessionState};
-use crate::shard_message::Requester;
-use crate::work_budget::WorkBudget;
 use catalog::{QueueId, Refusal, SessionId, ShardId, VhostId};
+use queues::{Requester, WorkBudget};
 use std::collections::{BTreeSet, VecDeque};
 use wire::ChannelNumber;
 use wire::ShortStr;
@@ -425,9 +424,9 @@ mod tests {
     use crate::ids::ConnectionSlot;
     use crate::limits::NOTICE_WORK;
     use crate::session_state::{ClientCapabilities, PendingCommand, PendingReply, SessionLogin};
-    use crate::shard_message::Requester;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, SessionId, ShardId, UserId, VhostId};
+    use queues::Requester;
     use std::collections::BTreeSet;
     use wire::ChannelNumber;
 

@@ -5,12 +5,13 @@
 use crate::channel::unknown_tag;
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
-use crate::ids::{ChannelKey, QueuePosition, SettledMessages, StoredPosition};
-use crate::ledger::{AcknowledgedRun, SettlementOutcome, UnsettledDelivery};
-use crate::queue_entry::QueueEntry;
-use crate::settled_run::SettledRun;
+use crate::ids::ChannelKey;
 use crate::shard_message::ShardMessage;
 use catalog::{Catalog, QueueId, Refusal, ShardId};
+use queues::{
+    AcknowledgedRun, QueueEntry, QueuePosition, SettledMessages, SettledRun, SettlementOutcome, StoredPosition,
+    UnsettledDelivery,
+};
 use wire::DeliveryTag;
 
 impl Dispatcher {

@@ -3,24 +3,14 @@
 //! Small AMQP messages are copied into the bytes of their batch; those that differ in their bodies alone share one head.
 
 use crate::fence::FenceId;
-use crate::ids::{ConsumerKey, QueuePosition, SettledMessages};
 use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX, PACKED_MESSAGES_MAX};
-use crate::message::{BodyRef, Content, Message};
-use crate::queue_entry::QueueEntry;
-use crate::subscription::Subscription;
-use catalog::{Definition, QueueId, Refusal, SessionId};
+use catalog::{Definition, QueueId, Refusal};
+use queues::{
+    BodyRef, ConsumerKey, Content, Message, QueueEntry, QueuePosition, Requester, SettledMessages, Subscription,
+};
 use std::ops::Range;
 use std::sync::Arc;
-use wire::{BodyRun, ChannelNumber};
-
-/// The channel that awaits a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Requester {
-    pub session: SessionId,
-    pub channel: ChannelNumber,
-    /// The number of the request on its shard; zero if nobody awaits a response.
-    pub request: u32,
-}
+use wire::BodyRun;
 
 /// A request to the shard where a queue lives.
 #[derive(Debug)]
@@ -66,6 +56,13 @@ pub enum QueueResponse {
     Gone,
     /// It comes later: as the outcome of a change of definitions ([`ShardMessage::DefinitionOutcome`]), or as another response.
     Deferred,
+}
+
+impl QueueResponse {
+    /// That to a purge which has dropped so many messages.
+    pub(crate) fn purged(messages: u32) -> Self {
+        QueueResponse::Counts { messages, consumers: 0 }
+    }
 }
 
 /// A change of definitions that was refused; those after it were not made.
@@ -481,10 +478,9 @@ fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::{ShardBatch, ShardMessage, ShardPayload};
-    use crate::ids::{ConsumerKey, QueuePosition, SettledMessages};
     use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX};
-    use crate::message::{BodyRef, Content};
     use catalog::QueueId;
+    use queues::{BodyRef, ConsumerKey, Content, QueuePosition, SettledMessages};
 
     #[test]
     fn messages_that_follow_one_another_are_settled_together() {
@@ -562,8 +558,9 @@ mod tests {
             assert!(batch.push_publish(content, queues.iter().copied(), *confirm));
         }
         assert!(!batch.push_publish(&with(&[0; INLINE_BODY_BYTES_MAX + 1]), [a].into_iter(), true));
-        let bcc = crate::bcc::pack(std::iter::once(b"k".as_slice()));
-        assert!(!batch.push_publish(&Content { bcc: &bcc, ..plain }, [a].into_iter(), true));
+        // One key with its length, and the length of the whole.
+        let bcc = b"\x01k\x06\0\0\0";
+        assert!(!batch.push_publish(&Content { bcc, ..plain }, [a].into_iter(), true));
         let mut lengths = Vec::new();
         let mut back = Vec::new();
         for message in &batch.messages {

@@ -3,8 +3,8 @@
 //! A stamp stays as long as brokers pass a message on. What a client publishes is another message, though the client may have
 //! copied the headers of one that it got, and so is a dead letter: with the old stamp they would be taken for duplicates.
 
-use crate::carbon_copies::PublishRewrite;
 use catalog::{MessageStamp, ShardId};
+use queues::carbon_copies::PublishRewrite;
 use wire::RawProperties;
 
 /// The stamps of this shard.

@@ -1,11 +1,11 @@
 //! Effects of the unit tests: a list of what was carried out, as text.
 
 use crate::admin_request::{AdminRequest, AdminRequestError};
-use crate::effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
-use crate::ids::{ConnectionSlot, QueuePosition};
-use crate::message::{BodyRef, Content, Message};
+use crate::effects::{Confirm, ConfirmOutcome, Delivery, Effects};
+use crate::ids::ConnectionSlot;
 use crate::shard_message::ShardBatch;
 use catalog::{Name, QueueDefinition, QueueUid, Refusal, ShardId, VhostId};
+use queues::{AppendResult, BodyRef, Content, Message, MessageStorage, QueuePosition};
 use slab::{Pool, PoolOptions};
 use std::collections::BTreeSet;
 use wire::method::Method;
@@ -40,9 +40,6 @@ pub fn body_text(content: &Content<'_>) -> String {
 }
 
 impl Effects for RecordedEffects {
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
     fn random(&mut self) -> u64 {
         0
     }
@@ -92,6 +89,12 @@ impl Effects for RecordedEffects {
     }
     fn admin_request(&mut self, _: AdminRequest) -> Result<(), AdminRequestError> {
         Err(AdminRequestError::Unavailable)
+    }
+}
+
+impl MessageStorage for RecordedEffects {
+    fn pool(&self) -> &Pool {
+        &self.pool
     }
     fn append(&mut self, _: QueueUid, _: QueuePosition, _: Message) -> AppendResult {
         AppendResult::Durable

@@ -1,9 +1,8 @@
 //! A transaction: what a channel published and settled since `tx.select` or the last commit.
 
-use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::limits::TRANSACTION_ITEMS_MAX;
-use crate::message::Message;
 use catalog::Refusal;
+use queues::{Message, SettlementOutcome, UnsettledDelivery};
 use wire::{DeliveryTag, ReplyCode};
 
 /// An operation of an open transaction.
@@ -77,10 +76,8 @@ impl Transaction {
 #[cfg(test)]
 mod tests {
     use super::{Transaction, TransactionOperation};
-    use crate::ids::QueuePosition;
-    use crate::ledger::{SettlementOutcome, UnsettledDelivery};
-    use crate::message::Content;
     use catalog::{QueueId, ShardId};
+    use queues::{Content, QueuePosition, SettlementOutcome, UnsettledDelivery};
     use slab::{Pool, PoolOptions};
     use wire::DeliveryTag;
 

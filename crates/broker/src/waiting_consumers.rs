@@ -2,8 +2,8 @@
 //!
 //! The longest waiting is first, so that each gets its turn. A consumer that has left stays as an entry that is skipped.
 
-use crate::ids::ConsumerKey;
 use crate::limits::WAITING_CONSUMERS_CHECKED_MIN;
+use queues::ConsumerKey;
 use std::collections::VecDeque;
 
 /// Waiting consumers, each once.
@@ -39,8 +39,8 @@ impl WaitingConsumers {
 #[cfg(test)]
 mod tests {
     use super::WaitingConsumers;
-    use crate::ids::ConsumerKey;
     use crate::limits::WAITING_CONSUMERS_CHECKED_MIN;
+    use queues::ConsumerKey;
     use slotmap::SlotMap;
 
     #[test]

@@ -7,11 +7,10 @@ use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
-use crate::ledger::SettlementOutcome;
-use crate::message::Message;
 use crate::requests::Requests;
 use crate::shard_message::QueueRequest;
 use catalog::{Definition, QueueRoute};
+use queues::{Message, SettlementOutcome};
 use std::sync::Arc;
 use wire::{ChannelNumber, DeliveryTag};
 

@@ -10,7 +10,8 @@ mod stats;
 mod turns;
 mod world;
 
-use broker::{BodyRef, ConnectionSlot, ReadControl};
+use broker::{ConnectionSlot, ReadControl};
+use queues::BodyRef;
 use wire::method::{Method, basic, confirm, exchange, queue, tx};
 use wire::{ChannelNumber, DeliveryTag, ShortStr, Table, TableRef, Value};
 use world::{BrokerWorld, WorldConnection};
@@ -460,7 +461,7 @@ fn a_consumer_that_reads_nothing_throttles_its_publishers_briefly() {
     world.set_output_capacity(consumer, false);
     let body = "x".repeat(10_000);
     let mut moments = 0;
-    for _ in 0..(50 * broker::limits::THROTTLE_BYTES / 10_000) {
+    for _ in 0..(50 * queues::limits::THROTTLE_BYTES / 10_000) {
         if !world.publish(publisher, "", "q", &body) {
             moments += 1;
             let (broker, recorder) = &mut world.shards[0];
@@ -474,7 +475,7 @@ fn a_consumer_that_reads_nothing_throttles_its_publishers_briefly() {
     world.set_output_capacity(consumer, true);
     world.set_output_capacity(consumer, false);
     let sent = (0..1000).take_while(|_| world.publish(publisher, "", "q", &body)).count() as u64;
-    assert!(sent * 10_000 < broker::limits::THROTTLE_BYTES + 20_000, "{sent} before a pause");
+    assert!(sent * 10_000 < queues::limits::THROTTLE_BYTES + 20_000, "{sent} before a pause");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A message as the store's log takes it: its parts are borrowed when they are encoded, and it is counted until then.
 
-use broker::{BodyRef, Content, Message};
+use queues::{BodyRef, Content, Message};
 use slab::Pool;
 use store::StoredMessage;
 

@@ -4,8 +4,8 @@
 
 use crate::limits::LOST_RANGES_NAMED_MAX;
 use crate::message_store::queue_of;
-use broker::delaying_shard;
 use definitions::DurableDefinitions;
+use queues::delayed_record::delaying_shard;
 use std::collections::HashMap;
 use std::fmt::Write;
 use store::{

@@ -3,7 +3,8 @@
 use crate::limits::{PAGED_MESSAGE_OVERHEAD_BYTES, RECOVERY_LOADED_BYTES_MAX, SPILL_SHARE_DIVISOR};
 use crate::logged_message::QueuedMessage;
 use crate::message_store::queue_of;
-use broker::{Broker, Effects, Message, PageSummary, QueuePosition};
+use broker::{Broker, Effects};
+use queues::{Message, PageSummary, QueuePosition};
 use store::{
     Damage, FoundMessage, FoundPage, LiveTotals, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError,
     SegmentNumber, SegmentReader, StoreTag, StoredMessage,

@@ -11,10 +11,10 @@ use crate::spill::Spill;
 use crate::store_damage::StoreDamage;
 use crate::store_metrics::StoreMetrics;
 use crate::store_signals::StoreSignals;
-use broker::limits::PAGED_QUEUE_UID_FIRST;
-use broker::{AppendResult, Message, QueuePosition};
 use catalog::QueueUid;
 use disk::Disk;
+use queues::limits::PAGED_QUEUE_UID_FIRST;
+use queues::{AppendResult, Message, QueuePosition};
 use std::ops::Range;
 use store::limits::MARK_DELAY_US;
 use store::{

@@ -4,7 +4,7 @@
 use crate::limits::PAGE_READS_MAX;
 use crate::logged_message::QueuedMessage;
 use crate::spill::Spill;
-use broker::{PagedMessage, QueuePosition};
+use queues::{PagedMessage, QueuePosition};
 use std::collections::VecDeque;
 use std::ops::Range;
 use store::{FetchId, Fetched, FetchedMessage, MessageLog, Position, QueueUid};

@@ -66,7 +66,7 @@ const CHANCE: [(&str, &str); 2] = [
 ];
 
 /// Crates that a message of a running broker passes, or that share the broker's threads.
-const PATH_OF_A_MESSAGE: [&str; 13] = [
+const PATH_OF_A_MESSAGE: [&str; 14] = [
     "broker",
     "catalog",
     "durability",
@@ -74,6 +74,7 @@ const PATH_OF_A_MESSAGE: [&str; 13] = [
     "ib",
     "link",
     "proxy",
+    "queues",
     "reactor",
     "rsocket",
     "session",

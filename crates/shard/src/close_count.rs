@@ -6,8 +6,8 @@
 //!
 //! Enters: the message that was alone in flight.  Leaves: whether it is to be given up.
 
-use broker::OldestDelivery;
 use federation::limits::CLOSED_CONNECTIONS_MAX;
+use queues::OldestDelivery;
 
 /// The count of a link.
 #[derive(Default, Debug)]
@@ -39,9 +39,9 @@ impl CloseCount {
 #[cfg(test)]
 mod tests {
     use super::CloseCount;
-    use broker::{OldestDelivery, QueuePosition};
     use catalog::QueueId;
     use federation::limits::CLOSED_CONNECTIONS_MAX;
+    use queues::{OldestDelivery, QueuePosition};
     use wire::DeliveryTag;
 
     fn message(queue: u32, position: u64, tag: u64) -> OldestDelivery {

@@ -9,14 +9,12 @@ use crate::limits::UNHELD_STORED_BYTES;
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
 use crate::output_queues::{OutputQueue, OutputQueues};
-use broker::{
-    AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery,
-    Effects, Message, QueuePosition, ShardBatch,
-};
+use broker::{AdminRequest, AdminRequestError, Confirm, ConfirmOutcome, ConnectionSlot, Delivery, Effects, ShardBatch};
 use catalog::{Catalog, Definition, ExecutedDefinition, QueueUid, Refusal, ShardId};
 use definitions::journal_changes;
 use durability::MessageStore;
 use durability::{DefinitionJournal, JournalEvent};
+use queues::{AppendResult, BodyRef, Content, Message, MessageStorage, QueuePosition};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
@@ -310,12 +308,96 @@ impl ShardEffects {
     }
 }
 
-impl Effects for ShardEffects {
+impl MessageStorage for ShardEffects {
     #[inline]
     fn pool(&self) -> &Pool {
         &self.pool
     }
 
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.append(queue, position, message),
+            None => AppendResult::Durable,
+        }
+    }
+
+    fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.append_run(queue, first, messages),
+            None => AppendResult::Durable,
+        }
+    }
+
+    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        if let Some(store) = &mut self.store {
+            store.forget(queue, first, count);
+        }
+    }
+
+    fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        if let Some(store) = &mut self.store {
+            store.mark_delivered(queue, first, count);
+        }
+    }
+
+    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
+        if let Some(store) = &mut self.store {
+            store.mark_returned(queue, position, times);
+        }
+    }
+
+    fn begin_commit(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.begin_commit();
+        }
+    }
+
+    fn end_commit(&mut self) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.end_commit(),
+            None => AppendResult::Durable,
+        }
+    }
+
+    fn settled(&mut self) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.settled(),
+            None => AppendResult::Durable,
+        }
+    }
+
+    fn await_durable(&mut self, ticket: u64) {
+        if let Some(store) = &mut self.store {
+            store.await_durable(ticket);
+        }
+    }
+
+    fn drop_queue(&mut self, queue: QueueUid) {
+        if let Some(store) = &mut self.store {
+            store.drop_queue(queue);
+        }
+    }
+
+    /// Everything stays in memory.
+    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        self.store.as_mut().is_some_and(|store| store.page_out(queue, messages))
+    }
+
+    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        match &mut self.store {
+            Some(store) => store.page_in(queue, first, end),
+            None => self.early_page_ins.push((queue, first, end)),
+        }
+    }
+
+    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        if let Some(store) = &mut self.store {
+            store.forget_paged(queue, first, end);
+        }
+    }
+}
+
+impl Effects for ShardEffects {
     fn random(&mut self) -> u64 {
         self.rng.next_u64()
     }
@@ -461,88 +543,6 @@ impl Effects for ShardEffects {
             TrySendError::Full(_) => AdminRequestError::Busy,
             TrySendError::Disconnected(_) => AdminRequestError::Unavailable,
         })
-    }
-
-    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
-        match &mut self.store {
-            Some(store) => store.append(queue, position, message),
-            None => AppendResult::Durable,
-        }
-    }
-
-    fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
-        match &mut self.store {
-            Some(store) => store.append_run(queue, first, messages),
-            None => AppendResult::Durable,
-        }
-    }
-
-    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
-        if let Some(store) = &mut self.store {
-            store.forget(queue, first, count);
-        }
-    }
-
-    fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
-        if let Some(store) = &mut self.store {
-            store.mark_delivered(queue, first, count);
-        }
-    }
-
-    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
-        if let Some(store) = &mut self.store {
-            store.mark_returned(queue, position, times);
-        }
-    }
-
-    fn begin_commit(&mut self) {
-        if let Some(store) = &mut self.store {
-            store.begin_commit();
-        }
-    }
-
-    fn end_commit(&mut self) -> AppendResult {
-        match &mut self.store {
-            Some(store) => store.end_commit(),
-            None => AppendResult::Durable,
-        }
-    }
-
-    fn settled(&mut self) -> AppendResult {
-        match &mut self.store {
-            Some(store) => store.settled(),
-            None => AppendResult::Durable,
-        }
-    }
-
-    fn await_durable(&mut self, ticket: u64) {
-        if let Some(store) = &mut self.store {
-            store.await_durable(ticket);
-        }
-    }
-
-    fn drop_queue(&mut self, queue: QueueUid) {
-        if let Some(store) = &mut self.store {
-            store.drop_queue(queue);
-        }
-    }
-
-    /// Everything stays in memory.
-    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
-        self.store.as_mut().is_some_and(|store| store.page_out(queue, messages))
-    }
-
-    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
-        match &mut self.store {
-            Some(store) => store.page_in(queue, first, end),
-            None => self.early_page_ins.push((queue, first, end)),
-        }
-    }
-
-    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
-        if let Some(store) = &mut self.store {
-            store.forget_paged(queue, first, end);
-        }
     }
 
     fn journal(

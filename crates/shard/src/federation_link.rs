@@ -20,6 +20,7 @@ use catalog::{BindingChange, SessionId};
 use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
 use federation::{BrokerIdentity, LinkSpec, QueueHop, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
 use link::Link;
+use queues::MessageStorage;
 use session::{Inbound, Outbound, Tuning};
 use std::any::Any;
 use std::time::Instant;

@@ -5,11 +5,12 @@ use crate::link_dial::{DialError, DialProgress, DialRequest};
 use crate::moved_connection::MovedConnection;
 use crate::reports::CloseRequest;
 use crate::shard_report::ShardReport;
-use broker::{PeekedQueue, QueueReport, ReplyAddress};
+use broker::{QueueReport, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal};
 use durability::ShardStoreMetrics;
 use federation::{FederationCommand, LinkStatus};
 use link::Link;
+use queues::PeekedQueue;
 use reactor::InboxSender;
 use std::sync::mpsc::Sender;
 

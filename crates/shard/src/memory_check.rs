@@ -4,8 +4,9 @@ use crate::effects::DeferredRefusal;
 use crate::limits::{CONNECTIONS_ADDED_UP_MAX, SCARCE_FRAME_BYTES_MAX};
 use crate::partial_check::PartialCheck;
 use crate::sessions::Sessions;
-use broker::{ConnectionSlot, Effects, MemoryUse};
+use broker::{ConnectionSlot, MemoryUse};
 use catalog::Refusal;
+use queues::MessageStorage;
 use std::time::Instant;
 use wire::{ChannelNumber, ReplyCode};
 

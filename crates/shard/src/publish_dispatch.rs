@@ -4,7 +4,8 @@ use crate::effects::ShardEffects;
 use crate::event_outcome::EventOutcome;
 use crate::shared_state::SharedState;
 use crate::stamp_check::is_duplicate;
-use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
+use broker::{Broker, ConnectionSlot, Publish, ReadControl};
+use queues::BodyRef;
 use wire::method::basic;
 use wire::{BodyRun, ChannelNumber};
 

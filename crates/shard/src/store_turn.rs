@@ -2,9 +2,9 @@
 
 use crate::limits::PAGES_PER_TICK;
 use crate::sessions::Sessions;
-use broker::Effects;
 use catalog::QueueUid;
 use durability::{JournalEvent, ReadPage, StoreDamage};
+use queues::MessageStorage;
 use std::time::{Duration, Instant};
 use store::DiskError;
 use store::limits::MARK_DELAY_US;

@@ -2,13 +2,12 @@
 
 use super::Broker;
 use crate::broker_options::BrokerOptions;
-use crate::delayed_messages::DelayedMessages;
 use crate::ids::ConnectionSlot;
-use crate::message::BodyRef;
 use crate::publishing::Publish;
 use crate::session_state::{ClientCapabilities, SessionLogin};
 use crate::test_effects::RecordedEffects;
 use catalog::{Catalog, CatalogLimits, Definition, ExchangeKind, SessionId, ShardId, default_definitions};
+use queues::{BodyRef, DelayedMessages};
 use wire::method::confirm;
 use wire::{ChannelNumber, Properties, RawProperties, Table, Value};
 
@@ -72,5 +71,5 @@ fn a_delaying_exchange_at_its_capacity_refuses_and_has_capacity_again_later() {
         .expect("confirms");
     assert_eq!(publish(&mut broker, 4), "0: ack 2+ | 0: nack 3 | 0: nack 4");
     assert_eq!(publish(&mut broker, 2), "0: ack 6+");
-    assert_eq!((broker.data.forwarder.delayed.len(), broker.list_overhead_bytes()), (0, 0));
+    assert_eq!((broker.data.forwarder.delayed.count(), broker.list_overhead_bytes()), (0, 0));
 }

@@ -2,9 +2,9 @@
 
 use super::Channels;
 use crate::effects::{Delivery, Effects};
-use crate::ids::{ConnectionSlot, ConsumerKey, QueuePosition};
-use crate::message::{Content, Message};
+use crate::ids::ConnectionSlot;
 use crate::payload::Payload;
+use queues::{ConsumerKey, Content, Message, QueuePosition};
 use wire::BodyRun;
 
 /// The connections that get anything of the run at hand. Where several queues had the same, their messages would have to alternate

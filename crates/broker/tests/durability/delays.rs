@@ -2,8 +2,8 @@
 
 use super::{LIMIT, declare_durable, get};
 use crate::world::{BrokerWorld, WorldConnection};
-use broker::QueuePosition;
 use catalog::QueueUid;
+use queues::QueuePosition;
 use wire::method::{confirm, exchange, queue};
 use wire::{Properties, ShortStr, Table, TableRef, Value};
 

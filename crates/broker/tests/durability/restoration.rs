@@ -2,7 +2,7 @@
 
 use super::{LIMIT, ack, consume, declare_durable, get, prefetch, publish, uid};
 use crate::world::{BrokerWorld, WorldConnection};
-use broker::{BodyRef, Content, Effects, QueuePosition};
+use queues::{BodyRef, Content, MessageStorage, QueuePosition};
 use wire::method::{basic, queue};
 use wire::{DeliveryTag, Properties, RawProperties, Table, Value};
 

@@ -111,7 +111,7 @@ fn the_history_of_a_message_that_consumers_reject_again_and_again_keeps_the_late
         world.command(owner, basic::Reject { delivery_tag: DeliveryTag(tag), requeue: false });
     }
     let (events, bytes) = deaths(&mut world, owner, &names[QUEUES]).expect("it has arrived");
-    assert!(bytes < broker::limits::DEATH_HISTORY_BYTES_MAX + 2_000, "{bytes} bytes of properties");
+    assert!(bytes < queues::limits::DEATH_HISTORY_BYTES_MAX + 2_000, "{bytes} bytes of properties");
     assert!(events.len() > 50 && events.len() < QUEUES, "{} entries", events.len());
     for (event, name) in events.iter().zip(names[..QUEUES].iter().rev()) {
         assert_eq!(*event, format!("{name} rejected"));

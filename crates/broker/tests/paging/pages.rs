@@ -1,7 +1,7 @@
 //! What leaves the memory, and what comes back or is dropped unread.
 
 use super::*;
-use broker::{BodyRef, Content, Effects, PageSummary, QueuePosition};
+use queues::{BodyRef, Content, MessageStorage, PageSummary, QueuePosition};
 use wire::Value;
 
 #[test]

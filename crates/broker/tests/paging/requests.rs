@@ -96,8 +96,8 @@ fn answers_for_a_queue_that_is_gone_or_purged_are_ignored() {
 fn an_answer_that_was_not_asked_for_is_ignored() {
     let (mut world, client) = world_of_pages(3);
     let (broker, recorder) = &mut world.shards[0];
-    broker.paged_in(uid(1), broker::QueuePosition(0), Vec::new(), recorder);
-    broker.paged_in(uid(9), broker::QueuePosition(0), Vec::new(), recorder);
+    broker.paged_in(uid(1), queues::QueuePosition(0), Vec::new(), recorder);
+    broker.paged_in(uid(9), queues::QueuePosition(0), Vec::new(), recorder);
     assert_eq!(count(&mut world, client, "q"), "declare-ok q 3/0");
 }
 

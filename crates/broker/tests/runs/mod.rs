@@ -7,7 +7,8 @@ mod waiting_runs;
 use crate::durability::declare_durable;
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
-use broker::{BodyRef, Publish, ReadControl};
+use broker::{Publish, ReadControl};
+use queues::BodyRef;
 use wire::method::{basic, confirm, exchange, queue};
 use wire::{BodyRun, ChannelNumber, DeliveryTag, Properties, RawProperties, Table, TableRef, Value};
 

@@ -2,10 +2,8 @@
 
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
-use broker::{
-    BrokerReport, ChannelStats, ConnectionSlot, DeadLetterReason, ExchangeStats, QueueHold, QueueReport, QueueStats,
-    ShardStats,
-};
+use broker::{BrokerReport, ChannelStats, ConnectionSlot, ExchangeStats, QueueHold, QueueReport, ShardStats};
+use queues::{DeadLetterReason, QueueStats};
 use wire::method::{basic, confirm};
 use wire::{DeliveryTag, Table, TableRef, Value};
 
@@ -211,7 +209,7 @@ fn deaths_are_counted_by_reason_with_dead_letters_and_without() {
     get(&mut world, at, "lettered", false);
     reject(&mut world, at, 1, false);
     let stats = world.shards[0].0.observer().stats();
-    let counts = |of: broker::DeathStats| {
+    let counts = |of: queues::DeathStats| {
         use DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
         [MaxLength, Expired, Rejected, DeliveryLimit].map(|reason| of.of(reason))
     };

@@ -3,8 +3,8 @@
 use super::{WORK_MAX, census, fanout, is_served, names, queue_with, world};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, consume, declare, short};
-use broker::limits::{DEAD_LETTER_WORK, PROPERTIES_BYTES_PER_WORK};
 use catalog::{ApplyTo, Definition, Policy, VhostLimits};
+use queues::limits::{DEAD_LETTER_WORK, PROPERTIES_BYTES_PER_WORK};
 use wire::method::{basic, exchange, queue};
 use wire::{List, Properties, Table, TableRef, Value};
 

@@ -4,7 +4,7 @@ use super::divided::{no_turn_is_long, publish_with, table, turns};
 use super::{fanout, names, world};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{consume, declare, prefetch, short};
-use broker::limits::{DEATH_HISTORY_ENTRY_WORK, PROPERTIES_BYTES_COPIED_PER_WORK, PROPERTIES_BYTES_PER_WORK};
+use queues::limits::{DEATH_HISTORY_ENTRY_WORK, PROPERTIES_BYTES_COPIED_PER_WORK, PROPERTIES_BYTES_PER_WORK};
 use wire::method::{basic, queue};
 use wire::{DeliveryTag, List, Table, TableRef, Value};
 

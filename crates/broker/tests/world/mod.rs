@@ -4,14 +4,14 @@ mod recorded_pages;
 mod recorded_store;
 
 use broker::{
-    AdminRequest, AdminRequestError, AppendResult, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm,
-    ConfirmOutcome, ConnectionSlot, Content, Delivery, Effects, Message, Publish, QueuePosition, ReadControl,
-    SessionLogin, ShardBatch,
+    AdminRequest, AdminRequestError, Broker, BrokerOptions, ClientCapabilities, Confirm, ConfirmOutcome,
+    ConnectionSlot, Delivery, Effects, Publish, ReadControl, SessionLogin, ShardBatch,
 };
 use catalog::{
     Catalog, CatalogLimits, Definition, ExecutedDefinition, MessageStamp, Name, Password, Permission, QueueUid,
     Refusal, SessionId, ShardId,
 };
+use queues::{AppendResult, BodyRef, Content, Message, MessageStorage, QueuePosition};
 use recorded_pages::RecordedPages;
 use recorded_store::RecordedStore;
 use slab::{Pool, PoolOptions};
@@ -77,10 +77,53 @@ fn text(content: &Content<'_>) -> String {
     }
 }
 
-impl Effects for EffectRecorder {
+impl MessageStorage for EffectRecorder {
     fn pool(&self) -> &Pool {
         &self.pool
     }
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
+        self.store.append(queue, position, message)
+    }
+    fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
+        self.store.append_run(queue, first, messages)
+    }
+    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        self.store.forget(queue, first, count);
+    }
+    fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        self.store.mark_delivered(queue, first, count);
+    }
+    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
+        self.store.mark_returned(queue, position, times);
+    }
+    fn begin_commit(&mut self) {
+        self.store.begin_commit();
+    }
+    fn end_commit(&mut self) -> AppendResult {
+        self.store.end_commit()
+    }
+    fn settled(&mut self) -> AppendResult {
+        self.store.settled()
+    }
+    fn await_durable(&mut self, ticket: u64) {
+        self.store.await_durable(ticket);
+    }
+    fn drop_queue(&mut self, queue: QueueUid) {
+        self.store.drop_queue(queue);
+        self.pages.drop_queue(queue);
+    }
+    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
+        self.pages.page_out(queue, messages)
+    }
+    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        self.pages.page_in(queue, first, end);
+    }
+    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
+        self.pages.forget_paged(queue, first, end);
+    }
+}
+
+impl Effects for EffectRecorder {
     fn random(&mut self) -> u64 {
         self.random_state = self.random_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.random_state
@@ -180,46 +223,6 @@ impl Effects for EffectRecorder {
         }
         self.requests.push(request);
         Ok(())
-    }
-    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: Message) -> AppendResult {
-        self.store.append(queue, position, message)
-    }
-    fn append_run(&mut self, queue: QueueUid, first: QueuePosition, messages: &[Message]) -> AppendResult {
-        self.store.append_run(queue, first, messages)
-    }
-    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
-        self.store.forget(queue, first, count);
-    }
-    fn mark_delivered(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
-        self.store.mark_delivered(queue, first, count);
-    }
-    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
-        self.store.mark_returned(queue, position, times);
-    }
-    fn begin_commit(&mut self) {
-        self.store.begin_commit();
-    }
-    fn end_commit(&mut self) -> AppendResult {
-        self.store.end_commit()
-    }
-    fn settled(&mut self) -> AppendResult {
-        self.store.settled()
-    }
-    fn await_durable(&mut self, ticket: u64) {
-        self.store.await_durable(ticket);
-    }
-    fn drop_queue(&mut self, queue: QueueUid) {
-        self.store.drop_queue(queue);
-        self.pages.drop_queue(queue);
-    }
-    fn page_out(&mut self, queue: QueueUid, messages: &mut dyn Iterator<Item = (QueuePosition, &Message)>) -> bool {
-        self.pages.page_out(queue, messages)
-    }
-    fn page_in(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
-        self.pages.page_in(queue, first, end);
-    }
-    fn forget_paged(&mut self, queue: QueueUid, first: QueuePosition, end: QueuePosition) {
-        self.pages.forget_paged(queue, first, end);
     }
     fn journal(
         &mut self,

@@ -1,7 +1,7 @@
 //! The pages of a shard as its broker sees them: messages that it has taken over, and answers that come when a test wants them.
 
-use broker::{Message, PagedMessage, QueuePosition};
 use catalog::QueueUid;
+use queues::{Message, PagedMessage, QueuePosition};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What was asked for: from one position up to another.

@@ -1,7 +1,7 @@
 //! The store of a shard as its broker sees it: what it was told, as text, and what it would restore.
 
-use broker::{AppendResult, BodyRef, Message, QueuePosition};
 use catalog::QueueUid;
+use queues::{AppendResult, BodyRef, Message, QueuePosition};
 use std::collections::BTreeMap;
 
 /// A message that would be restored.

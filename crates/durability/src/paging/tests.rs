@@ -1,7 +1,7 @@
 use crate::message_store::{MessageStore, MessageStoreOptions, StoreSync};
-use broker::{BodyRef, Content, Message, PagedMessage, QueuePosition};
 use catalog::QueueUid;
 use disk::{DiskFaults, SimulatedDisk};
+use queues::{BodyRef, Content, Message, PagedMessage, QueuePosition};
 use slab::{Pool, PoolOptions};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -16,7 +16,7 @@ use crate::management::report_reader::{ReadStep, ReportReader};
 use crate::management::route_links::{federation_links, link_key};
 use crate::management::runtime_totals::runtime_counts;
 use crate::management::session_worker::{SessionAction, SessionTask, SessionWorker};
-use broker::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats, PeekedMessage, QueueReport};
+use broker::{BODY_SIZE_BOUNDS, BODY_SIZE_CLASSES, BodySizeStats, QueueReport};
 use catalog::{Catalog, Definition, ExchangeId, QueueId, QueueRoute, RouteQuestion, SessionId, VhostId};
 use definitions::{Json, KeptSections};
 use federation::{FederationCommand, LinkStatus};
@@ -26,6 +26,7 @@ use management::{
     LiveFederationLink, LiveShovel, LoginCounts, MessageCounts, MessagesToPeek, NodeResources, PlannedChange,
     QueueCounts, QueueOwner, QueueTotals, RatedCount, RuntimeCounts, Source, VhostCounts, WaitingMessages, plan,
 };
+use queues::PeekedMessage;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::{ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
@@ -417,7 +418,7 @@ impl Source for BrokerSource {
             succeeded: whole(|all| all.logins.accepted).saturating_sub(self.amqp_logins_reset.succeeded),
         };
         let (disk_reads, disk_writes) = disk_messages(|of| all(self.tables.totals(), round, of));
-        use broker::DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
+        use queues::DeadLetterReason::{DeliveryLimit, Expired, MaxLength, Rejected};
         BrokerCounts {
             waiting,
             messages,

@@ -5,9 +5,7 @@
 use crate::management::listed_objects::{ListedObjects, Listing};
 use crate::management::rated::{Rated, Round, WaitingStats};
 use crate::management::vhost_traffic::VhostTraffic;
-use broker::{
-    ChannelKey, ChannelReport, ChannelStats, ConsumerId, ConsumerReport, ExchangeStats, QueueReport, QueueStats,
-};
+use broker::{ChannelKey, ChannelReport, ChannelStats, ConsumerId, ConsumerReport, ExchangeStats, QueueReport};
 use catalog::{Catalog, ExchangeId, QueueId, SessionId, VhostId};
 use definitions::{Json, table_to_json};
 use link::TlsParameters;
@@ -15,6 +13,7 @@ use management::{
     ExchangeCounts, LiveCertificate, LiveChannel, LiveConnection, LiveConsumer, LiveTls, MessageCounts, ObjectSums,
     QueueCounts, QueueOwner, QueueTotals, RatedCount, WaitingMessages,
 };
+use queues::QueueStats;
 use shard::{ConnectionReport, ConnectionTraffic, ShardReport, ShardTotals, TlsReport};
 use std::collections::HashMap;
 use std::hash::Hash;

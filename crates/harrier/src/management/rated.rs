@@ -1,7 +1,8 @@
 //! Counts with their rates: what a reader knew at the last two rounds.
 
-use broker::{ChannelStats, ExchangeStats, QueueReport, QueueStats};
+use broker::{ChannelStats, ExchangeStats, QueueReport};
 use management::{ExchangeCounts, MessageCounts, RatedCount, WaitingMessages};
+use queues::QueueStats;
 
 /// The round in which a shard tells what has changed, about once a second.
 #[derive(Clone, Copy, Default, Debug)]

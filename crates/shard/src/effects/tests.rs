@@ -1,8 +1,9 @@
 use super::ShardEffects;
 use crate::output_queues::OutputQueues;
 use crate::test_sessions::sessions;
-use broker::{AdminRequest, AdminRequestError, BodyRef, ConnectionSlot, Content, Delivery, Effects, ReplyAddress};
+use broker::{AdminRequest, AdminRequestError, ConnectionSlot, Delivery, Effects, ReplyAddress};
 use catalog::{Refusal, ShardId};
+use queues::{BodyRef, Content};
 use session::Outbound;
 use std::sync::mpsc::sync_channel;
 use wire::Method;

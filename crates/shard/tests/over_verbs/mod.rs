@@ -1,10 +1,11 @@
 //! A shard and its clients on one thread, over RDMA links of simulated devices and over a simulated cable.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use broker::{Broker, BrokerOptions, ConnectionSlot, Effects};
+use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use link::sim::{SimConnection, SimOptions, SimSide, pair};
 use link::{AbortReason, FilledMemory, Link, LinkError, ReceiveOutcome};
+use queues::MessageStorage;
 use session::limits::FRAME_BYTES_CEILING;
 use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use shard::{
