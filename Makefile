@@ -69,7 +69,7 @@ soak: build ## A broker with a store under a steady load for SOAK=3600 seconds (
 	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_SOAK=$(SOAK) HARRIER_SOAK_ROUNDS=$(SOAK_RATE) HARRIER_UNSETTLED=full $(CARGO) test --locked -p harrier --test soak -- \
 		--test-threads 1 --nocapture
 
-mutants: ## Mutation testing of broker and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.
+mutants: ## Mutation testing of broker, queues and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.
 	tests/mutants/run $(MUTANTS)
 
 docs: ## The documentation as a book with a search, out/book/html; before it the generated pages, and the crates' own documentation in target/doc.
