@@ -135,6 +135,8 @@ pub const LISTS: &[CtlCommand] = &[
             "send_cnt",
             "send_pend",
             "shard",
+            "cpu_us",
+            "held_ms",
         ],
         &["user", "peer_host", "peer_port", "state"],
     ),

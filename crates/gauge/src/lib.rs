@@ -33,4 +33,5 @@ pub use role_usage::RoleUsage;
 pub use run_summary::{RunSummary, RunValues};
 pub use sequence_number::{SEQUENCE_BYTES_MAX, write_sequence};
 pub use sequence_tally::{DeliveryFaults, SequenceTally};
+pub use socket_diag::tcp_round_trip;
 pub use steadiness::{Steadiness, steadiness};

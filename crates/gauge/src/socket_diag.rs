@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 
@@ -33,12 +35,15 @@ pub(crate) struct SocketCounters {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub retransmits: u64,
+    /// From a segment to its acknowledgement, smoothed.
+    pub round_trip: Duration,
 }
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-const REQUEST_DUMP: u16 = 0x001 | 0x300;
+const REQUEST_ONE: u16 = 0x001;
+const REQUEST_ALL: u16 = 0x001 | 0x300;
 const INET: u8 = 2;
 const INET6: u8 = 10;
 const TCP: u8 = 6;
@@ -54,12 +59,10 @@ const SOCKET_BYTES: usize = 72;
 /// # Errors
 /// A kernel without `sock_diag` for TCP, or a sandbox that forbids it.
 pub(crate) fn sockets() -> io::Result<Vec<SocketInfo>> {
-    let protocol = SockProtocol::NetlinkSockDiag;
-    let descriptor = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
-    let mut kernel = File::from(descriptor);
+    let mut kernel = open()?;
     let mut found = Vec::new();
     for family in [INET, INET6] {
-        kernel.write_all(&request(family))?;
+        kernel.write_all(&request(family, REQUEST_ALL, &[]))?;
         let mut answer = vec![0; DIAG_ANSWER_BYTES];
         loop {
             let bytes = kernel.read(&mut answer)?;
@@ -71,19 +74,64 @@ pub(crate) fn sockets() -> io::Result<Vec<SocketInfo>> {
     Ok(found)
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`: every state, any address, with these attributes.
-fn request(family: u8) -> Vec<u8> {
+/// The round trip of a TCP connection of this network namespace, as the kernel of its one end has measured it.
+///
+/// Returns `None` if there is no such connection.
+///
+/// # Errors
+/// A kernel without `sock_diag` for TCP, or a sandbox that forbids it.
+pub fn tcp_round_trip(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Duration>> {
+    let mut kernel = open()?;
+    let family = if local.is_ipv4() { INET } else { INET6 };
+    kernel.write_all(&request(family, REQUEST_ONE, &addresses(local, remote)))?;
+    let mut answer = vec![0; DIAG_ANSWER_BYTES];
+    let bytes = kernel.read(&mut answer)?;
+    let mut found = Vec::new();
+    match parse_messages(&answer[..bytes], &mut found) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        parsed => parsed?,
+    };
+    // Where there is no such connection the kernel finds who listens for it.
+    let connection = found.iter().find(|socket| !socket.listens);
+    Ok(connection.and_then(|socket| socket.counts).map(|counts| counts.round_trip))
+}
+
+fn open() -> io::Result<File> {
+    let protocol = SockProtocol::NetlinkSockDiag;
+    let descriptor = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    Ok(File::from(descriptor))
+}
+
+/// The beginning of `struct inet_diag_sockid`: both ports, then both addresses with room for sixteen bytes each.
+fn addresses(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(36);
+    [local, remote].iter().for_each(|end| bytes.extend(end.port().to_be_bytes()));
+    for (end, address) in [(20, local.ip()), (36, remote.ip())] {
+        match address {
+            IpAddr::V4(address) => bytes.extend(address.octets()),
+            IpAddr::V6(address) => bytes.extend(address.octets()),
+        }
+        bytes.resize(end, 0);
+    }
+    bytes
+}
+
+/// `struct nlmsghdr` and `struct inet_diag_req_v2`: every state, with these attributes; of which socket, unless all are meant.
+fn request(family: u8, flags: u16, socket: &[u8]) -> Vec<u8> {
     const LENGTH: u32 = (HEADER_BYTES + 56) as u32;
     let wanted =
         [ATTRIBUTE_INFO, ATTRIBUTE_CONGESTION, ATTRIBUTE_MEMORY].iter().fold(0_u8, |set, bit| set | 1 << (bit - 1));
     let mut bytes = Vec::with_capacity(LENGTH as usize);
     bytes.extend(LENGTH.to_ne_bytes());
     bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    bytes.extend(REQUEST_DUMP.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
     bytes.extend([0; 8]);
     bytes.extend([family, TCP, wanted, 0]);
     bytes.extend(u32::MAX.to_ne_bytes());
-    bytes.resize(LENGTH as usize, 0);
+    bytes.extend(socket);
+    // Of any interface, and with no cookie; one of zeros would be compared.
+    bytes.resize(LENGTH as usize - 8, 0);
+    bytes.resize(LENGTH as usize, u8::MAX);
     bytes
 }
 
@@ -142,6 +190,7 @@ fn read(message: &[u8]) -> Option<SocketInfo> {
 /// From `struct tcp_info`; newer kernels append fields to it.
 fn counts(info: &[u8]) -> Option<SocketCounters> {
     Some(SocketCounters {
+        round_trip: Duration::from_micros(u64::from(u32_at(info, 68)?)),
         retransmits: u64::from(u32_at(info, 100)?),
         bytes_received: u64_at(info, 128)?,
         segments_sent: u64::from(u32_at(info, 136)?),
@@ -170,6 +219,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn answers_that_are_cut_are_errors() {
@@ -198,6 +248,25 @@ mod tests {
         refusal.resize(36, 0);
         let error = parse_messages(&refusal, &mut Vec::new()).expect_err("it refused");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_round_trip_of_a_connection_is_found_by_its_addresses() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                println!("SKIPPED: {address}: this machine has no such address");
+                continue;
+            };
+            let local = listener.local_addr().expect("bound");
+            let mut client = TcpStream::connect(local).expect("somebody listens");
+            let (mut server, remote) = listener.accept().expect("somebody has connected");
+            server.write_all(b"ping").expect("open");
+            client.read_exact(&mut [0; 4]).expect("sent");
+            let found = tcp_round_trip(local, remote).expect("the kernel tells");
+            assert!(found.is_some_and(|time| time > Duration::ZERO), "{found:?}");
+            let nobody = SocketAddr::new(remote.ip(), remote.port() ^ 1);
+            assert_eq!(tcp_round_trip(local, nobody).expect("the kernel tells"), None);
+        }
     }
 
     #[test]

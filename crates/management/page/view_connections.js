@@ -10,6 +10,7 @@ import { connectionState, rdmaRows, transportWords } from "./words.js";
 const FIELDS = ["name", "user", "vhost", "state", "transport", "ssl", "channels", "peer_host", "peer_port", "connected_at", "user_provided_name", "recv_oct_details.rate", "send_oct_details.rate", "send_pend", "shard", "harrier"];
 
 const close = (name, reason) => remove(`connections/${part(name)}`, {}, { reason });
+const seconds = (microseconds) => `${(microseconds / 1e6).toFixed(microseconds < 1e7 ? 2 : 0)} s`;
 const perSecond = (value) => (typeof value === "number" ? `${bytes(Math.round(value))}/s` : "–");
 
 export function connections(context) {
@@ -70,7 +71,8 @@ export function connection({ names: [name], goTo }) {
       ["TLS", answer.ssl ? [answer.ssl_protocol, answer.ssl_cipher].filter(Boolean).join(" ") || "yes" : "no"], ["Logged in by", visible(answer.auth_mechanism)],
       ["Client", visible([client.product, client.version, client.platform].filter((value) => typeof value === "string").join(" ") || "says nothing")],
       ["Connected", duration(Date.now() - answer.connected_at)], ["Received", bytes(answer.recv_oct)], ["Sent", bytes(answer.send_oct)], ["Waits to be sent", bytes(answer.send_pend)],
-      ["Certificate", visible(answer.peer_cert_subject ? `${answer.peer_cert_subject}, issued by ${answer.peer_cert_issuer}` : "none")], ["Waits for", visible(answer.harrier?.hold ?? "nothing")], ["Shard", count(answer.shard)], ["Heartbeat", answer.timeout > 0 ? `${answer.timeout} s` : "off"],
+      ["Certificate", visible(answer.peer_cert_subject ? `${answer.peer_cert_subject}, issued by ${answer.peer_cert_issuer}` : "none")], ["Waits for", visible(answer.harrier?.hold ?? "nothing")], ["Held back", duration(answer.held_ms)], ["Shard", count(answer.shard)],
+      ["Processor time", `about ${seconds(answer.cpu_us)}`], ["Round trip", typeof answer.round_trip_us === "number" ? `${count(answer.round_trip_us)} µs` : "not known"], ["Heartbeat", answer.timeout > 0 ? `${answer.timeout} s` : "off"],
       ["Frames up to", bytes(answer.frame_max)], ["Channels up to", answer.channel_max > 0 ? count(answer.channel_max) : "no limit"]];
     fill(about, pairs(rows));
     fill(rdma, answer.harrier?.rdma ? [h("h2", {}, "RDMA"), h("dl", { class: "grid" }, pairs(rdmaRows(answer.harrier.rdma)))] : null);

@@ -23,6 +23,7 @@ use catalog::{
 use definitions::{Json, KeptSections};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A catalog as a source.
 pub struct CatalogSource {
@@ -33,6 +34,8 @@ pub struct CatalogSource {
     pub alarms: AlarmHistory,
     pub queue_counts: HashMap<QueueId, QueueCounts>,
     pub connections: Vec<LiveConnection>,
+    /// Of every connection over TCP.
+    pub round_trip: Duration,
     pub queue_owners: HashMap<SessionId, QueueOwner>,
     pub channels: Vec<LiveChannel>,
     pub consumers: Vec<LiveConsumer>,
@@ -73,6 +76,7 @@ impl CatalogSource {
             alarms: AlarmHistory::default(),
             queue_counts: HashMap::new(),
             connections: Vec::new(),
+            round_trip: Duration::ZERO,
             queue_owners: HashMap::new(),
             channels: Vec::new(),
             consumers: Vec::new(),
@@ -198,6 +202,10 @@ impl Source for CatalogSource {
 
     fn connections(&self) -> &[LiveConnection] {
         &self.connections
+    }
+
+    fn round_trip(&self, connection: &LiveConnection) -> Option<Duration> {
+        (connection.transport == "tcp").then_some(self.round_trip)
     }
 
     fn queue_owner(&self, session: SessionId) -> Option<QueueOwner> {

@@ -299,6 +299,11 @@ pub struct LiveConnection {
     /// Why it does not move, in words, and the queue that it waits for.
     pub hold: Option<&'static str>,
     pub held_by: Option<QueueId>,
+    /// How long its commands were held back before, and since when they are now.
+    pub held_ms: u64,
+    pub held_since_ms: Option<u64>,
+    /// What it took of its shard's thread, in microseconds: an estimate from samples.
+    pub worked_us: u64,
     /// What TLS has agreed on, over TLS.
     pub tls: Option<LiveTls>,
     pub shard: u32,

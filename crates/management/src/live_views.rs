@@ -42,8 +42,15 @@ pub fn connection(source: &dyn Source, of: &LiveConnection) -> Json {
         .put("garbage_collection", empty())
         .text("transport", of.transport)
         .int("shard", of.shard)
+        .int("cpu_us", of.worked_us)
+        .int("held_ms", held_ms(of, source.now_ms()))
         .with(own(source, of))
         .build()
+}
+
+/// How long its commands were held back, until now.
+fn held_ms(of: &LiveConnection, now_ms: u64) -> u64 {
+    of.held_ms + of.held_since_ms.map_or(0, |since| now_ms.saturating_sub(since))
 }
 
 /// What TLS has agreed on; null over anything else.

@@ -506,7 +506,13 @@ impl Reader<'_> {
     fn one_connection(&self, ranges: &SampleRanges) -> Read {
         let name = self.matched.at("name");
         let found = self.connections(|of| of.name == name);
-        let Some(connection) = found.first().and_then(|row| row.render(self.source)) else { return missing() };
+        let Some(mut connection) = found.first().and_then(|row| row.render(self.source)) else { return missing() };
+        if let Json::Object(fields) = &mut connection {
+            let of = self.source.connections().iter().find(|of| of.name == name);
+            let time = of.and_then(|of| self.source.round_trip(of));
+            let time_us = time.map_or(Json::Null, |time| Json::Int(time.as_micros() as i64));
+            fields.push(("round_trip_us".to_owned(), time_us));
+        }
         let object = SampledObject::Connection(name.to_owned());
         self.object(self.with_samples(connection, &object, ranges))
     }

@@ -17,6 +17,7 @@ use crate::runtime_counts::RuntimeCounts;
 use catalog::{Catalog, ExchangeId, Name, QueueId, QueueRoute, RouteQuestion, SessionId, UserId, VhostId};
 use definitions::{DefinitionsFile, Json, KeptSections};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// What the API shows and does. Reading takes no time and waits for nobody; an action may.
@@ -46,6 +47,8 @@ pub trait Source {
     /// What metrics have of a queue.
     fn queue_totals(&self, queue: QueueId) -> QueueTotals;
     fn connections(&self) -> &[LiveConnection];
+    /// From a segment to its acknowledgement, as the system has measured it; nothing if it is not over TCP.
+    fn round_trip(&self, connection: &LiveConnection) -> Option<Duration>;
     /// The connection of a session, which exclusive queues belong to; nothing if it has not been told of yet.
     fn queue_owner(&self, session: SessionId) -> Option<QueueOwner>;
     fn channels(&self) -> &[LiveChannel];

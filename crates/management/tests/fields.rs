@@ -60,7 +60,7 @@ const DEMANDED: &[(&str, &str)] = &[
         "name:s node:s protocol:s user:s connected_at:i client_properties:o state:s vhost:s type:s host:s port:i \
          peer_host:s peer_port:i ssl:b ssl_protocol:sn ssl_cipher:sn auth_mechanism:s channels:i channel_max:i \
          frame_max:i timeout:i recv_oct:i recv_cnt:i send_oct:i send_cnt:i send_pend:i recv_oct_details.rate:f \
-         send_oct_details.rate:f reductions:i garbage_collection:o user_provided_name:sn transport:s shard:i",
+         send_oct_details.rate:f reductions:i garbage_collection:o user_provided_name:sn transport:s shard:i cpu_us:i held_ms:i",
     ),
     (
         "/api/channels",

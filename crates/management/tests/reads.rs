@@ -4,7 +4,8 @@ mod support;
 
 use catalog::{ConnectionSlot, Definition, Name, SessionId, ShardId};
 use definitions::Json;
-use management::{AlarmKind, LiveCertificate, LiveTls, QueueOwner};
+use management::{AlarmKind, LiveCertificate, LiveConnection, LiveTls, QueueOwner};
+use std::time::Duration;
 use support::{TestServer, basic};
 use wire::Table;
 
@@ -227,6 +228,30 @@ fn a_connection_tells_why_it_does_not_move_and_whose_it_is() {
     let said =
         r#"{"harrier":{"hold":"the consumers of a queue that it publishes to are behind","held_by_queue":"orders"}}"#;
     assert_eq!(server.get("guest", one).text(), said);
+}
+
+#[test]
+fn a_connection_tells_what_it_takes_how_long_it_was_held_back_and_how_far_its_client_is() {
+    let server = TestServer::start(Default::default(), Default::default(), || {
+        let mut source = support::source();
+        source.round_trip = Duration::from_micros(87);
+        source.now_ms = 90_000;
+        source.connections[0] = LiveConnection {
+            worked_us: 1_234,
+            held_ms: 2_000,
+            held_since_ms: Some(89_500),
+            ..source.connections[0].clone()
+        };
+        source
+    });
+    let columns = "columns=cpu_us,held_ms,round_trip_us";
+    let one = |port| format!("/api/connections/127.0.0.1%3A{port}%20-%3E%20127.0.0.1%3A5672?{columns}");
+    let waits = server.get("guest", &one(5000)).text();
+    assert_eq!(waits, r#"{"cpu_us":1234,"held_ms":2500,"round_trip_us":87}"#);
+    let other = server.get("guest", &one(5001)).text();
+    assert_eq!(other, r#"{"cpu_us":0,"held_ms":0,"round_trip_us":null}"#, "it is not over TCP");
+    let all = server.get("guest", &format!("/api/connections?{columns}&sort=name")).text();
+    assert_eq!(all, r#"[{"cpu_us":1234,"held_ms":2500},{"cpu_us":0,"held_ms":0}]"#);
 }
 
 #[test]

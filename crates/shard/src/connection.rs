@@ -1,6 +1,7 @@
 //! A connection: a link, the parser of its bytes, and the state of its login and its end.
 
 use crate::connection_limits::Reservation;
+use crate::connection_time::ConnectionTime;
 use crate::connection_traffic::ConnectionTraffic;
 use crate::link_id::FederationLinkId;
 use crate::move_state::MoveState;
@@ -65,6 +66,7 @@ pub(crate) struct Connection {
     /// What was negotiated.
     pub tuning: Option<Tuning>,
     pub traffic: ConnectionTraffic,
+    pub time: ConnectionTime,
     /// The virtual host that it has opened, for which its traffic counts to its end.
     pub vhost: Option<VhostId>,
     /// A reader of reports knows it as it is.
@@ -141,6 +143,7 @@ impl Connection {
             client_properties: Box::default(),
             tuning: None,
             traffic: ConnectionTraffic::default(),
+            time: ConnectionTime::default(),
             vhost: None,
             is_reported: false,
             received_at: now,

@@ -66,6 +66,11 @@ pub struct ConnectionReport {
     pub held_by: Option<QueueId>,
     pub channels: u64,
     pub traffic: ConnectionTraffic,
+    /// What it took of the shard's thread, in microseconds: an estimate from samples.
+    pub worked_us: u64,
+    /// How long its commands were held back before, in microseconds, and since when they are now, since 1970.
+    pub held_us: u64,
+    pub held_since_us: Option<u64>,
     /// Credits and rendezvous, over RDMA.
     pub rdma: Option<RdmaUsage>,
     /// Bytes that wait to be sent.
@@ -143,6 +148,7 @@ impl Sessions {
         let is_full = output.is_some_and(|output| output.blocked) && self.effects.is_full(slot);
         let peer = connection.link.peer();
         let id = SessionId { shard: self.options.shard, slot, serial: connection.serial };
+        let (held, held_since) = connection.time.held();
         Some(ConnectionReport {
             id,
             name: connection_name(peer, connection.first_id.unwrap_or(id)),
@@ -161,6 +167,9 @@ impl Sessions {
             held_by: session.as_ref().and_then(|session| session.blocked_by.or(session.throttled_by)),
             channels: session.map_or(0, |session| session.channels),
             traffic: connection.traffic,
+            worked_us: connection.time.worked.as_micros() as u64,
+            held_us: held.as_micros() as u64,
+            held_since_us: held_since.map(|since| self.options.time_us(since)),
             rdma: connection.link.rdma_usage(),
             send_pending_bytes: output.map_or(0, |output| output.out.bytes() as u64),
             is_link: is_link || connection.federation_link.is_some(),

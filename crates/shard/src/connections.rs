@@ -7,7 +7,7 @@ use crate::timers::ConnectionTimers;
 use broker::ConnectionSlot;
 use session::BodyRoom;
 use slab::Pool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The connections of one shard by slot.
 #[derive(Default)]
@@ -79,6 +79,13 @@ impl Connections {
     /// Slots that were ever in use.
     pub fn places(&self) -> usize {
         self.slots.len()
+    }
+
+    /// A connection has taken so much of the shard's time.
+    pub fn add_work(&mut self, slot: ConnectionSlot, worked: Duration) {
+        if let Some(connection) = self.get_mut(slot) {
+            connection.time.worked += worked;
+        }
     }
 
     /// A connection has changed: whoever knew it as it was is to be told.

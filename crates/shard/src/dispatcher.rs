@@ -17,6 +17,7 @@ use crate::link_context::LinkContext;
 use crate::login::LoginService;
 use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
+use crate::work_sampler::WorkSampler;
 use broker::ConnectionSlot;
 use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
@@ -34,6 +35,7 @@ pub(crate) struct Dispatcher {
     pub federation_links: FederationLinks,
     access_review: AccessReview,
     receive_buffer: ReceiveBuffer,
+    work: WorkSampler,
     pub draining: bool,
 }
 
@@ -41,6 +43,7 @@ impl Dispatcher {
     pub fn new(sessions: Sessions) -> Self {
         let receive_buffer_bytes = RECEIVE_BUFFER_BYTES.max(2 * sessions.options.session.frame_bytes_max as usize);
         Dispatcher {
+            work: WorkSampler::new(sessions.options.clock),
             sessions,
             login: LoginService::default(),
             federation_links: FederationLinks::default(),
@@ -63,7 +66,11 @@ impl Dispatcher {
                 continue;
             }
             if self.sessions.connections.start_turn(slot) {
+                self.work.begin_turn();
                 self.serve(slot, now);
+                if let Some(worked) = self.work.end_turn() {
+                    self.sessions.connections.add_work(slot, worked);
+                }
                 self.sessions.check_memory_growth(now);
                 self.sessions.effects.mailbox.send(false);
             }
@@ -93,10 +100,12 @@ impl Dispatcher {
             }
             let Some(connection) = self.sessions.connections.get_mut(slot) else { return };
             if !may_serve {
+                connection.time.hold(now);
                 // The connection is resumed by this flag alone, although more bytes may wait in the link.
                 connection.has_unparsed = true;
                 break;
             }
+            connection.time.release(now);
             if !has_unparsed {
                 if !connection.readable && !connection.peer_closed {
                     break;
@@ -124,6 +133,8 @@ impl Dispatcher {
                 connection.has_unparsed = true;
                 if self.sessions.may_serve(slot) {
                     self.sessions.connections.enqueue(slot);
+                } else if let Some(connection) = self.sessions.connections.get_mut(slot) {
+                    connection.time.hold(now);
                 }
                 break;
             }
@@ -425,10 +436,15 @@ impl Dispatcher {
     }
 
     fn flush_connection(&mut self, slot: ConnectionSlot, now: Instant) {
+        let sample = self.work.begin_send();
         match flush_output(&mut self.sessions.connections, &mut self.sessions.effects.outputs, slot, now) {
             FlushOutcome::Flushed => self.sessions.after_flush(slot),
             FlushOutcome::Skipped => {}
             FlushOutcome::Failed(error) => self.on_link_error(slot, &error, now),
+        }
+        if let Some(began) = sample {
+            let worked = self.work.end_send(began);
+            self.sessions.connections.add_work(slot, worked);
         }
     }
 

@@ -481,6 +481,7 @@ mod tests {
                 login_timeout: Duration::from_secs(10),
                 epoch: now,
                 epoch_unix_us: 0,
+                clock: crate::test_clock::some_instant,
                 cluster_name: "here".into(),
             };
             Surroundings {

@@ -16,6 +16,7 @@ mod connection_limits;
 mod connection_moves;
 mod connection_report;
 mod connection_stamps;
+mod connection_time;
 mod connection_traffic;
 mod connections;
 mod copied_bytes;
@@ -96,6 +97,7 @@ mod thread_stats;
 mod timers;
 mod tokens;
 mod vhost_bytes;
+mod work_sampler;
 mod worker;
 
 pub use admin_handle::{AdminHandle, request_channel};

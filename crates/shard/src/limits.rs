@@ -118,6 +118,9 @@ pub(crate) const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) const RDMA_SPIN: Duration = Duration::from_micros(50);
 /// Bytes by which the lists of messages must have become shorter for the heap to be trimmed.
 pub(crate) const HEAP_TRIM_BYTES_MIN: usize = 8 << 20;
+/// Of so many turns of connections, and of so many sends outside of turns, one is timed: a prime, so that connections which have
+/// their turns in rotation are all met.
+pub(crate) const WORK_SAMPLE_INTERVAL: u32 = 61;
 /// The time between two trims of the heap, unless memory is short.
 pub(crate) const HEAP_TRIM_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the CPU latency bound is kept after the last message, if there is one: ten messages a second keep it all

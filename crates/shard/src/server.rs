@@ -286,7 +286,10 @@ impl ShardBuilder {
 
 impl Server {
     /// Starts a broker: when this returns, clients can connect.
-    #[expect(clippy::disallowed_methods, reason = "the epoch of all shards is taken once")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the epoch of all shards is taken once, and samples of work are timed"
+    )]
     pub fn start(options: ServerOptions) -> Result<Server, BrokerStartError> {
         let latency_request = options.idle_processors.latency_request().map_err(BrokerStartError::CpuLatency)?;
         let listeners = bind_listeners(&options)?;
@@ -369,6 +372,7 @@ impl Server {
                 login_timeout: options.login_timeout,
                 epoch,
                 epoch_unix_us,
+                clock: Instant::now,
                 cluster_name: options.cluster_name.clone(),
             };
             let (common, devices, seed) = (common.clone(), devices.next().unwrap_or_default(), seed()?);

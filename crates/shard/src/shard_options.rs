@@ -20,6 +20,8 @@ pub struct ShardOptions {
     /// from 1970 on, so that the times of stored messages mean the same in the next life of the broker.
     pub epoch: Instant,
     pub epoch_unix_us: u64,
+    /// The clock by which samples of work are timed. Nothing else depends on it: what happens when is told to a shard.
+    pub clock: fn() -> Instant,
     /// The name by which other brokers know this one.
     pub cluster_name: Box<str>,
 }

@@ -58,6 +58,7 @@ pub(crate) fn sessions() -> Sessions {
         login_timeout: Duration::from_secs(10),
         epoch,
         epoch_unix_us: 0,
+        clock: some_instant,
         cluster_name: "harrier".into(),
     };
     let shared = Arc::new(SharedState::new(1, 1 << 30, 1_000));

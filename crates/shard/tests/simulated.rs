@@ -59,6 +59,7 @@ fn named_shard(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
         login_timeout: Duration::from_secs(10),
         epoch: some_instant(),
         epoch_unix_us: 0,
+        clock: some_instant,
         cluster_name: name.into(),
     };
     let broker_options = BrokerOptions {

@@ -120,6 +120,7 @@ fn new_shard_of(
         login_timeout: Duration::from_secs(1_000),
         epoch,
         epoch_unix_us: 1_000_000_000,
+        clock: some_instant,
         cluster_name: "stored".into(),
     };
     let broker_options = BrokerOptions {

@@ -6,6 +6,7 @@ use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
 use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
 use crate::store_recovery::{attach, recover_catalog};
+use crate::world::some_instant;
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use durability::StoreSync;
@@ -228,6 +229,7 @@ impl SimulatedBroker {
                 login_timeout: Duration::from_secs(10),
                 epoch,
                 epoch_unix_us: 0,
+                clock: some_instant,
                 cluster_name: options.name.clone(),
             };
             let effects = ShardEffects::new(pool.clone(), mailbox, options.limits.output_bytes_max, seed);

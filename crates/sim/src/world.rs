@@ -28,10 +28,15 @@ pub struct SimulatedClock {
     start: Instant,
 }
 
+/// An instant to count simulated time from; nothing depends on which.
+#[expect(clippy::disallowed_methods, reason = "simulated time counts from any instant; nothing depends on it")]
+pub(crate) fn some_instant() -> Instant {
+    Instant::now()
+}
+
 impl SimulatedClock {
-    #[expect(clippy::disallowed_methods, reason = "simulated time counts from any instant; nothing depends on it")]
     fn new() -> Self {
-        let now = Instant::now();
+        let now = some_instant();
         SimulatedClock { now, start: now }
     }
 

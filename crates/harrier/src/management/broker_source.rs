@@ -31,7 +31,9 @@ use rand::{RngCore, SeedableRng, rngs::StdRng};
 use shard::{ConnectionSelector, ShardTotals};
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::RawProperties;
 
 /// How the API's own logins are counted.
@@ -505,6 +507,16 @@ impl Source for BrokerSource {
 
     fn connections(&self) -> &[LiveConnection] {
         self.tables.connections()
+    }
+
+    fn round_trip(&self, connection: &LiveConnection) -> Option<Duration> {
+        if !matches!(connection.transport, "tcp" | "tls") {
+            return None;
+        }
+        let local = SocketAddr::new(connection.host.parse().ok()?, connection.port);
+        let remote = SocketAddr::new(connection.peer_host.parse().ok()?, connection.peer_port);
+        let found = gauge::tcp_round_trip(local, remote);
+        found.inspect_err(|error| tracing::debug!(%error, "the system does not tell of a connection")).ok().flatten()
     }
 
     fn queue_owner(&self, session: SessionId) -> Option<QueueOwner> {

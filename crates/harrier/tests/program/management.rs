@@ -5,6 +5,7 @@ use client::{Client, ConsumeOptions, Publish, QueueOptions};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread;
 use wire::{Properties, RawProperties};
 
 /// guest:guest
@@ -299,6 +300,43 @@ fn messages_are_published_and_got_with_the_rights_of_the_user() {
     assert_eq!(request(&broker.api, "DELETE", "/api/queues/%2F/q/contents", reader, "").status, 204);
     // What was done leaves no connection behind.
     broker.wait_for("/api/connections", "no connection", |connections| connections == &Value::Array(vec![]));
+}
+
+/// The path of the only connection there is.
+fn only_connection(broker: &ApiBroker) -> String {
+    let listed = broker
+        .wait_for("/api/connections", "one", |connections| connections.as_array().is_some_and(|all| all.len() == 1));
+    let name = listed[0]["name"].as_str().expect("a name").replace(' ', "%20").replace('>', "%3E");
+    format!("/api/connections/{name}")
+}
+
+#[test]
+fn a_connection_tells_where_its_time_went() {
+    let broker = ApiBroker::start(&["--memory-limit", "40MiB"]);
+    let mut client = broker.client();
+    let channel = client.open_channel().expect("a channel");
+    client.declare_queue(channel, "q", &QueueOptions::default()).expect("a queue");
+    // Each of these is a turn, of which one in so many is timed.
+    for _ in 0..1_000 {
+        assert!(client.get(channel, "q", true).expect("an answer").is_none());
+    }
+    let path = only_connection(&broker);
+    let seen = broker.wait_for(&path, "processor time", |one| one["cpu_us"].as_u64().is_some_and(|time| time > 0));
+    assert_eq!(seen["held_ms"], 0, "{seen}");
+    assert!(seen["round_trip_us"].as_u64().is_some_and(|time| time > 0), "{seen}");
+    // Nobody takes these: the publisher is held back, and the time grows although nothing else changes.
+    let url = format!("amqp://guest:guest@{}/%2F", broker.process.address);
+    let publisher = thread::spawn(move || {
+        let (mut client, body) = (Client::connect(&url).expect("a connection"), vec![0; 1 << 20]);
+        let channel = client.open_channel().expect("a channel");
+        while client.publish(channel, &Publish::to("", "q"), &body).and_then(|_tag| client.flush()).is_ok() {}
+    });
+    client.close().expect("an orderly end");
+    let held_ms = |listed: &Value| listed[0]["held_ms"].as_u64();
+    let held = broker.wait_for("/api/connections", "a publisher that is held back", |listed| held_ms(listed) > Some(0));
+    broker.wait_for("/api/connections", "more of it", |listed| held_ms(listed) > held_ms(&held));
+    drop(broker);
+    publisher.join().expect("it ends with the broker");
 }
 
 #[test]

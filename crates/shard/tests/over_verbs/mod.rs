@@ -74,6 +74,7 @@ fn shard(bounds: &ShardBounds, now: Instant) -> Shard {
         login_timeout: Duration::from_secs(10),
         epoch: now,
         epoch_unix_us: 0,
+        clock: some_instant,
         cluster_name: "harrier".into(),
     };
     let broker_options = BrokerOptions {
