@@ -362,6 +362,8 @@ EXPECTATIONS = {
 }
 
 if __name__ == "__main__":
+    # Who was started in the background of a shell without job control ignores it, and so would Python.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     report = Report()
     for name, body in EXPECTATIONS.items():
         report.check(f"python-{name}", body)
