@@ -112,6 +112,57 @@ static bool properties_arrive(void)
     return all && harrier_get(channel, queue.name.text, true, &got) == HARRIER_NONE;
 }
 
+/* A table in a list in a table, made and taken apart; what came is sent on as it is. */
+static bool tables_arrive(void)
+{
+    harrier_queue queue;
+    harrier_delivery got;
+    uint8_t memory[3][256];
+    harrier_bytes encoded;
+    harrier_field list, table, item;
+    harrier_field inner[] = {harrier_string_field("reason", "expired"), harrier_integer_field("count", 3)};
+    harrier_fields fields = {inner, 2};
+    bool all = harrier_encode_table(&fields, memory[0], 5, &encoded) == HARRIER_FULL && encoded.len > 5;
+    all = all && ok(harrier_encode_table(&fields, memory[0], encoded.len, &encoded)) && encoded.data == memory[0];
+    harrier_field elements[] = {harrier_table_field("", encoded), harrier_bool_field("left out", true)};
+    harrier_fields values = {elements, 2};
+    all = all && ok(harrier_encode_list(&values, memory[1], sizeof memory[1], &encoded));
+    harrier_field headers[] = {harrier_list_field("deaths", encoded)};
+    harrier_fields outer = {headers, 1};
+    all = all && ok(harrier_encode_table(&outer, memory[2], sizeof memory[2], &encoded));
+    harrier_field sent[] = {headers[0], harrier_table_field("nested", encoded), harrier_table_field("empty", bytes(""))};
+    harrier_properties properties;
+    memset(&properties, 0, sizeof properties);
+    properties.headers.at = sent;
+    properties.headers.len = 3;
+    all = all && ok(harrier_declare_queue(channel, "", HARRIER_EXCLUSIVE, NULL, &queue));
+    all = all && ok(harrier_publish(channel, "", queue.name.text, bytes("tables"), &properties, false, NULL));
+    for (int times = 0; all && times < 2; times++) {
+        all = all && ok(harrier_get(channel, queue.name.text, true, &got));
+        all = all && ok(harrier_header(&got, "nested", &table)) && table.kind == HARRIER_TABLE;
+        all = all && ok(harrier_item(&table, "deaths", &list)) && list.kind == HARRIER_LIST;
+        all = all && ok(harrier_item_at(&list, 0, &table)) && table.kind == HARRIER_TABLE && table.name.len == 0;
+        all = all && ok(harrier_item(&table, "reason", &item)) && is(item.bytes, "expired");
+        all = all && ok(harrier_item_at(&table, 1, &item)) && item.integer == 3 && is(item.name, "count");
+        all = all && harrier_item(&table, "none", &item) == HARRIER_NONE;
+        all = all && ok(harrier_item_at(&list, 1, &item)) && item.kind == HARRIER_BOOL && item.integer == 1;
+        all = all && harrier_item_at(&list, 2, &item) == HARRIER_NONE;
+        all = all && ok(harrier_header(&got, "empty", &table)) && harrier_item_at(&table, 0, &item) == HARRIER_NONE;
+        /* Headers that came may be sent again, and so may what is in them. */
+        for (size_t at = 0; at < 3; at++)
+            all = all && ok(harrier_header_at(&got, at, &sent[at]));
+        all = all && ok(harrier_publish(channel, "", queue.name.text, bytes("again"), &properties, false, NULL));
+    }
+    harrier_field broken[] = {harrier_table_field("t", bytes("\377"))};
+    properties.headers.at = broken;
+    properties.headers.len = 1;
+    all = all && fails(harrier_publish(channel, "", queue.name.text, bytes("x"), &properties, false, NULL),
+                       HARRIER_INVALID_ARGUMENT, "a table or list that is none");
+    item = harrier_integer_field("i", 1);
+    all = all && fails(harrier_item_at(&item, 0, &table), HARRIER_INVALID_ARGUMENT, "has no items");
+    return all;
+}
+
 static bool topology(void)
 {
     harrier_queue queue;
@@ -452,6 +503,7 @@ int main(int argc, char **argv)
     opened();
     if (strcmp(part, "words") == 0) {
         report("properties-arrive", properties_arrive());
+        report("tables-arrive", tables_arrive());
         report("topology", topology());
         report("many-with-confirms", many_with_confirms());
         report("bodies-are-lent-and-kept", bodies_are_lent_and_kept());

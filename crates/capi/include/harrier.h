@@ -200,9 +200,17 @@ typedef enum {
    */
   HARRIER_TIMESTAMP = 6,
   /*
-   A table, a list or a decimal number, which this library shows as they are on the wire: `bytes`. Not to be sent.
+   `real`, and in `integer` its digits. Not to be sent.
    */
-  HARRIER_OTHER = 7,
+  HARRIER_DECIMAL = 7,
+  /*
+   `bytes`: a table as it is on the wire, for harrier_item and harrier_item_at.
+   */
+  HARRIER_TABLE = 8,
+  /*
+   `bytes`: a list as it is on the wire, for harrier_item_at.
+   */
+  HARRIER_LIST = 9,
 } harrier_kind;
 
 /*
@@ -731,6 +739,50 @@ harrier_field harrier_bool_field(harrier_text name, bool value);
  A field with bytes, which must live as long as it is used.
  */
 harrier_field harrier_binary_field(harrier_text name, harrier_bytes value);
+
+/*
+ A field with a table, as harrier_encode_table makes it or as it came. Its bytes must live as long as it is used.
+ */
+harrier_field harrier_table_field(harrier_text name,
+                                  harrier_bytes encoded);
+
+/*
+ A field with a list, as harrier_encode_list makes it or as it came. Its bytes must live as long as it is used.
+ */
+harrier_field harrier_list_field(harrier_text name,
+                                 harrier_bytes encoded);
+
+/*
+ Puts fields together to a table, in memory of yours, of which `encoded` is then the part that it takes. HARRIER_FULL if it has
+ too few bytes; `encoded.len` is then how many it needs.
+ */
+harrier_status harrier_encode_table(const harrier_fields *fields,
+                                    uint8_t *memory,
+                                    size_t memory_len,
+                                    harrier_bytes *encoded);
+
+/*
+ The same with a list of values: their names are left out.
+ */
+harrier_status harrier_encode_list(const harrier_fields *fields,
+                                   uint8_t *memory,
+                                   size_t memory_len,
+                                   harrier_bytes *encoded);
+
+/*
+ The field of this name in a table, which is a field itself; it points into that. HARRIER_NONE if there is none.
+ */
+harrier_status harrier_item(const harrier_field *of,
+                            harrier_text name,
+                            harrier_field *item);
+
+/*
+ The field at a place in a table, or the value at a place in a list, counted from 0: for a walk until HARRIER_NONE. The
+ values of a list have no names.
+ */
+harrier_status harrier_item_at(const harrier_field *of,
+                               size_t place,
+                               harrier_field *item);
 
 /*
  A property with a text; it points into the message. HARRIER_NONE if the message has none. `property` is a harrier_property.

@@ -73,6 +73,11 @@ impl LentBytes {
         }
     }
 
+    /// No bytes, but how many there would be.
+    pub(crate) fn missing(len: usize) -> Self {
+        Self { data: std::ptr::null(), len }
+    }
+
     /// Whether it is this memory, and all of it.
     pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         self.data == bytes.as_ptr() && self.len == bytes.len()
@@ -97,6 +102,34 @@ pub(crate) fn wanted<'a, T>(
     what: &str,
 ) -> Result<&'a mut MaybeUninit<T>, Failure> {
     out.ok_or_else(|| Failure::argument(format!("{what} is NULL")))
+}
+
+/// Room of C's for bytes.
+pub(crate) struct ByteRoom {
+    at: *mut u8,
+    len: usize,
+}
+
+impl ByteRoom {
+    pub(crate) fn new(at: *mut u8, len: usize) -> Self {
+        Self { at, len }
+    }
+
+    /// Puts bytes there, and lends them; nothing if there is too little room.
+    pub(crate) fn put(self, bytes: &[u8]) -> Result<Option<LentBytes>, Failure> {
+        if self.at.is_null() && self.len > 0 {
+            return Err(Failure::argument(format!("memory: room for {} bytes at NULL", self.len)));
+        }
+        if bytes.len() > self.len {
+            return Ok(None);
+        }
+        if bytes.is_empty() {
+            return Ok(Some(LentBytes::NONE));
+        }
+        // SAFETY: the header demands room for so many bytes there, which is no memory of ours; as many or fewer are written.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at, bytes.len()) };
+        Ok(Some(LentBytes { data: self.at, len: bytes.len() }))
+    }
 }
 
 /// Room of C's for numbers.

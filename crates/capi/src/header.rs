@@ -8,7 +8,9 @@ fn the_header_is_that_of_the_sources() {
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("a configuration");
     let mut builder = cbindgen::Builder::new().with_config(config);
     // The files themselves: asking cargo for the crate would resolve dependencies.
-    for entry in ["status", "foreign", "types", "connection_api", "channel_api", "message_api", "property_api"] {
+    for entry in
+        ["status", "foreign", "types", "connection_api", "channel_api", "message_api", "field_api", "property_api"]
+    {
         builder = builder.with_src(folder.join("src").join(entry).with_extension("rs"));
     }
     let mut made = Vec::new();

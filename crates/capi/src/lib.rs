@@ -7,6 +7,7 @@
 mod channel_api;
 mod connection_api;
 mod connections;
+mod field_api;
 mod foreign;
 #[cfg(test)]
 mod header;

@@ -13,6 +13,8 @@ pub(crate) const POLLED_UNSENT_BYTES_MAX: usize = client::limits::UNSENT_BYTES_M
 pub(crate) const BODY_BYTES_MAX: usize = 512 << 20;
 /// Fields of one table of headers or arguments.
 pub(crate) const FIELDS_MAX: usize = 4_096;
+/// Bytes of one table or list with all that is in it, which must fit into a frame.
+pub(crate) const TABLE_BYTES_MAX: usize = 64 << 20;
 /// Bits of a handle that are its thread's number, its place in the thread's table, and how often that was used.
 pub(crate) const THREAD_BITS: u32 = 24;
 pub(crate) const SLOT_BITS: u32 = 16;

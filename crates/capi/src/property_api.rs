@@ -1,6 +1,6 @@
-//! Fields and properties to C: made, and looked up.
+//! Properties and headers of a message to C.
 //!
-//! Enters: names and values; a message.  Leaves: fields, and what a message has of them.
+//! Enters: a message, and which of its properties.  Leaves: what it has of them.
 //! Owns:   which functions they have.
 
 #![allow(unsafe_code)]
@@ -11,50 +11,8 @@ use wire::RawProperties;
 
 use crate::foreign::{LentBytes, LentText, wanted};
 use crate::status::{Failure, Status, guarded};
-use crate::types::{Field, FieldKind, LentDelivery, Property};
+use crate::types::{Field, LentDelivery, Property};
 use crate::values::field;
-
-/// The bytes of a text, without its NUL; it must live on.
-#[unsafe(no_mangle)]
-pub extern "C" fn harrier_text_bytes(text: LentText) -> LentBytes {
-    text.bytes()
-}
-
-/// A field with a text. Name and text must live as long as it is used.
-#[unsafe(no_mangle)]
-pub extern "C" fn harrier_string_field(name: LentText, value: LentText) -> Field {
-    Field { name: name.bytes(), kind: FieldKind::HarrierString as i32, integer: 0, real: 0.0, bytes: value.bytes() }
-}
-
-/// A field with a number.
-#[unsafe(no_mangle)]
-pub extern "C" fn harrier_integer_field(name: LentText, value: i64) -> Field {
-    Field {
-        name: name.bytes(),
-        kind: FieldKind::HarrierInteger as i32,
-        integer: value,
-        real: 0.0,
-        bytes: LentBytes::NONE,
-    }
-}
-
-/// A field with a truth.
-#[unsafe(no_mangle)]
-pub extern "C" fn harrier_bool_field(name: LentText, value: bool) -> Field {
-    Field {
-        name: name.bytes(),
-        kind: FieldKind::HarrierBool as i32,
-        integer: value.into(),
-        real: 0.0,
-        bytes: LentBytes::NONE,
-    }
-}
-
-/// A field with bytes, which must live as long as it is used.
-#[unsafe(no_mangle)]
-pub extern "C" fn harrier_binary_field(name: LentText, value: LentBytes) -> Field {
-    Field { name: name.bytes(), kind: FieldKind::HarrierBinary as i32, integer: 0, real: 0.0, bytes: value }
-}
 
 fn properties<'a>(delivery: Option<&LentDelivery>) -> Result<RawProperties<'a>, Failure> {
     let delivery = delivery.ok_or_else(|| Failure::argument("delivery is NULL"))?;

@@ -67,8 +67,12 @@ pub(crate) enum FieldKind {
     HarrierBinary = 5,
     /// `integer`: seconds since 1970.
     HarrierTimestamp = 6,
-    /// A table, a list or a decimal number, which this library shows as they are on the wire: `bytes`. Not to be sent.
-    HarrierOther = 7,
+    /// `real`, and in `integer` its digits. Not to be sent.
+    HarrierDecimal = 7,
+    /// `bytes`: a table as it is on the wire, for harrier_item and harrier_item_at.
+    HarrierTable = 8,
+    /// `bytes`: a list as it is on the wire, for harrier_item_at.
+    HarrierList = 9,
 }
 
 /// A field of a table: a header of a message, or an argument of a declaration.

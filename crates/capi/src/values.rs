@@ -3,12 +3,15 @@
 //! Enters: structures that C filled in; tables of the wire.  Leaves: the same in the other form.
 //! Owns:   which kind is which type of AMQP.
 
-use wire::{Properties, ShortString, Table, Value, ValueRef};
+use wire::{List, ListRef, Properties, ShortString, Table, TableRef, Value, ValueRef};
 
 use crate::foreign::{LentBytes, LentText, items};
-use crate::limits::FIELDS_MAX;
+use crate::limits::{FIELDS_MAX, TABLE_BYTES_MAX};
 use crate::status::Failure;
 use crate::types::{Field, FieldKind, FieldList, PublishProperties};
+
+/// Of the length in front of a list.
+const LENGTH_BYTES: usize = 4;
 
 fn short(bytes: &[u8]) -> Result<ShortString, Failure> {
     ShortString::new(bytes).map_err(|error| Failure::argument(error.to_string()))
@@ -17,15 +20,35 @@ fn short(bytes: &[u8]) -> Result<ShortString, Failure> {
 /// A list of fields as a table; none is an empty one.
 pub(crate) fn table(fields: Option<&FieldList>) -> Result<Table, Failure> {
     let mut table = Table::new();
-    let Some(fields) = fields else { return Ok(table) };
-    for field in items(fields.at, fields.len, FIELDS_MAX, "fields")? {
+    for field in all(fields)? {
         table.push(short(field.name.get("the name of a field")?)?, value(field)?);
     }
+    bounded(table.encoded_len())?;
     Ok(table)
 }
 
+/// The values of a list of fields, whatever their names, as a list on the wire behind its length.
+pub(crate) fn list(fields: Option<&FieldList>) -> Result<Vec<u8>, Failure> {
+    let list: List = all(fields)?.iter().map(value).collect::<Result<_, _>>()?;
+    bounded(list.encoded_len())?;
+    let mut bytes = Vec::with_capacity(list.encoded_len());
+    list.encode(&mut bytes);
+    Ok(bytes.split_off(LENGTH_BYTES))
+}
+
+fn bounded(bytes: usize) -> Result<(), Failure> {
+    match bytes {
+        0..=TABLE_BYTES_MAX => Ok(()),
+        _ => Err(Failure::argument(format!("a table or list of {bytes} bytes: at most {TABLE_BYTES_MAX} are taken"))),
+    }
+}
+
+fn all<'a>(fields: Option<&FieldList>) -> Result<&'a [Field], Failure> {
+    fields.map_or(Ok(&[]), |fields| items(fields.at, fields.len, FIELDS_MAX, "fields"))
+}
+
 fn value(field: &Field) -> Result<Value, Failure> {
-    const KINDS: [FieldKind; 7] = [
+    const KINDS: [FieldKind; 9] = [
         FieldKind::HarrierVoid,
         FieldKind::HarrierBool,
         FieldKind::HarrierInteger,
@@ -33,9 +56,12 @@ fn value(field: &Field) -> Result<Value, Failure> {
         FieldKind::HarrierString,
         FieldKind::HarrierBinary,
         FieldKind::HarrierTimestamp,
+        FieldKind::HarrierTable,
+        FieldKind::HarrierList,
     ];
     let kind = KINDS.into_iter().find(|kind| *kind as i32 == field.kind);
     let bytes = || field.bytes.get("the value of a field");
+    let malformed = |error: wire::DecodeError| Failure::argument(format!("a table or list that is none: {error}"));
     Ok(match kind {
         Some(FieldKind::HarrierVoid) => Value::Void,
         Some(FieldKind::HarrierBool) => Value::Bool(field.integer != 0),
@@ -47,7 +73,9 @@ fn value(field: &Field) -> Result<Value, Failure> {
         Some(FieldKind::HarrierTimestamp) => {
             Value::Timestamp(u64::try_from(field.integer).map_err(|_| Failure::argument("a time stamp before 1970"))?)
         }
-        Some(FieldKind::HarrierOther) | None => {
+        Some(FieldKind::HarrierTable) => Value::Table(TableRef::new(bytes()?).to_table().map_err(malformed)?),
+        Some(FieldKind::HarrierList) => Value::List(ListRef::new(bytes()?).to_list().map_err(malformed)?),
+        Some(FieldKind::HarrierDecimal) | None => {
             return Err(Failure::argument(format!("a field of kind {} cannot be sent", field.kind)));
         }
     })
@@ -82,10 +110,10 @@ pub(crate) fn field(name: &[u8], value: &ValueRef<'_>) -> Field {
         ValueRef::Timestamp(seconds) => {
             of(FieldKind::HarrierTimestamp, i64::try_from(seconds).unwrap_or(i64::MAX), 0.0, LentBytes::NONE)
         }
-        ValueRef::Table(table) => of(FieldKind::HarrierOther, 0, 0.0, LentBytes::of(table.as_bytes())),
-        ValueRef::List(list) => of(FieldKind::HarrierOther, 0, 0.0, LentBytes::of(list.as_bytes())),
+        ValueRef::Table(table) => of(FieldKind::HarrierTable, 0, 0.0, LentBytes::of(table.as_bytes())),
+        ValueRef::List(list) => of(FieldKind::HarrierList, 0, 0.0, LentBytes::of(list.as_bytes())),
         ValueRef::Decimal(decimal) => of(
-            FieldKind::HarrierOther,
+            FieldKind::HarrierDecimal,
             decimal.value.into(),
             f64::from(decimal.value) / 10_f64.powi(decimal.scale.into()),
             LentBytes::NONE,
