@@ -35,7 +35,7 @@ pub(crate) struct SocketCounters {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub retransmits: u64,
-    /// From a segment to its acknowledgement, smoothed.
+    /// From a segment to its acknowledgement, smoothed (`tcpi_rtt`).
     pub round_trip: Duration,
 }
 
