@@ -54,7 +54,7 @@ const CLOCKS: [(&str, &str); 23] = [
     ("crates/shard/src/test_clock.rs", "tests"),
     ("crates/shard/src/tokens.rs", "the age of a token when an RDMA connection is requested, once for each connection"),
     ("crates/sim/src/seed_runner.rs", "how long the program runs"),
-    ("crates/sim/src/world.rs", "an instant from which simulated time counts"),
+    ("crates/sim/src/simulated_clock.rs", "an instant from which simulated time counts"),
     ("crates/verbs/src/card/card_device.rs", "the device's clock"),
     ("crates/verbs/src/sim/real_time.rs", "the clock of a simulated device"),
 ];

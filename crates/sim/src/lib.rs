@@ -40,6 +40,7 @@ mod schedule;
 mod settings;
 mod simulated_broker;
 mod simulated_client;
+mod simulated_clock;
 mod store_recovery;
 mod tally;
 mod topic_pattern;

@@ -5,8 +5,8 @@
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
 use crate::limits::{LOG_HEAP_BYTES_MAX, MAILBOX_HEAP_BYTES_MAX};
+use crate::simulated_clock::some_instant;
 use crate::store_recovery::{attach, recover_catalog};
-use crate::world::some_instant;
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use durability::StoreSync;

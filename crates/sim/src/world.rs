@@ -9,6 +9,7 @@ use crate::limits::{FEDERATION_HEAP_BYTES_MAX, SCRATCH_BYTES, SHARD_HEAP_BYTES_L
 use crate::settings::Settings;
 use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
 use crate::simulated_client::{ClientRole, ConnectionState, SimulatedClient};
+use crate::simulated_clock::SimulatedClock;
 use crate::tally::Tally;
 use crate::trace::Trace;
 use durability::StoreSync;
@@ -18,33 +19,8 @@ use simdisks::DamageLedger;
 use simdisks::StaleFooters;
 use slab::{Pool, PoolOptions};
 use splitmix::SplitMix64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wire::Method;
-
-/// Simulated time.
-#[derive(Clone, Copy)]
-pub struct SimulatedClock {
-    pub now: Instant,
-    start: Instant,
-}
-
-/// An instant to count simulated time from; nothing depends on which.
-#[expect(clippy::disallowed_methods, reason = "simulated time counts from any instant; nothing depends on it")]
-pub(crate) fn some_instant() -> Instant {
-    Instant::now()
-}
-
-impl SimulatedClock {
-    fn new() -> Self {
-        let now = some_instant();
-        SimulatedClock { now, start: now }
-    }
-
-    /// Microseconds since the run began.
-    pub fn us(&self) -> u64 {
-        self.now.duration_since(self.start).as_micros() as u64
-    }
-}
 
 /// The memory that clients of a run share.
 pub struct ClientMemory {
