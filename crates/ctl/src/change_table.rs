@@ -79,7 +79,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "clear_permissions",
         "USER",
-        "takes a user's access to a virtual host away",
+        "removes a user's access to a virtual host",
         delete(
             "/api/permissions/{vhost}/{USER}",
             "user '{USER}' has no permissions in virtual host '{vhost}'",
@@ -152,7 +152,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "set_operator_policy",
         "NAME PATTERN DEFINITION",
-        "sets a policy of the operator, which limits what others may ask for",
+        "sets an operator policy, which limits what others may ask for",
         put(
             "/api/operator-policies/{vhost}/{NAME}",
             POLICY_BODY,
@@ -165,7 +165,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "clear_operator_policy",
         "NAME",
-        "removes a policy of the operator",
+        "removes an operator policy",
         delete(
             "/api/operator-policies/{vhost}/{NAME}",
             "there is no operator policy '{NAME}' in virtual host '{vhost}'",
@@ -202,7 +202,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "delete_shovel",
         "NAME",
-        "deletes a shovel, which is its parameter",
+        "deletes a shovel and its parameter",
         delete(
             "/api/shovels/vhost/{vhost}/{NAME}",
             "there is no shovel '{NAME}' in virtual host '{vhost}'",
@@ -213,7 +213,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "restart_shovel",
         "NAME",
-        "has a shovel connect again",
+        "reconnects a shovel",
         delete(
             "/api/shovels/vhost/{vhost}/{NAME}/restart",
             "there is no shovel '{NAME}' in virtual host '{vhost}'",
@@ -224,7 +224,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "pause_shovel",
         "NAME",
-        "has a shovel move nothing until it is resumed",
+        "pauses a shovel until it is resumed",
         put("/api/shovels/vhost/{vhost}/{NAME}/pause", &[], "Pausing shovel '{NAME}' in virtual host '{vhost}' ...")
             .missing("there is no shovel '{NAME}' in virtual host '{vhost}'"),
     )
@@ -232,7 +232,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "resume_shovel",
         "NAME",
-        "has a paused shovel go on",
+        "resumes a paused shovel",
         put("/api/shovels/vhost/{vhost}/{NAME}/resume", &[], "Resuming shovel '{NAME}' in virtual host '{vhost}' ...")
             .missing("there is no shovel '{NAME}' in virtual host '{vhost}'"),
     )
@@ -361,7 +361,7 @@ pub const CHANGES: &[CtlCommand] = &[
     change(
         "disable_vhost_protection_from_deletion",
         "VHOST",
-        "lets a virtual host be deleted again",
+        "allows a virtual host to be deleted again",
         delete("/api/vhosts/{VHOST}/deletion/protection", "there is no virtual host '{VHOST}'", ""),
     ),
 ];

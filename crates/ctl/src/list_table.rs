@@ -188,7 +188,7 @@ pub const LISTS: &[CtlCommand] = &[
     .with_options(&[VHOST]),
     list(
         "list_alarms",
-        "the alarms in effect and the last ones that were",
+        "the alarms in effect and the most recent ones",
         "/api/alarms/history",
         &["resource", "raised_at", "cleared_at", "node"],
         &["resource", "raised_at", "cleared_at"],
@@ -266,7 +266,7 @@ pub const LISTS: &[CtlCommand] = &[
         .with_stated("policies", &[("vhost", "vhost"), ("name", "name")]),
     list(
         "list_operator_policies",
-        "the operator's policies of a virtual host",
+        "the operator policies of a virtual host",
         "/api/operator-policies/{vhost}",
         POLICY_COLUMNS,
         POLICY_DEFAULTS,
