@@ -465,6 +465,8 @@ async function restart(page, broker, stopping) {
     await until(page, () => document.querySelector(".pulse")?.innerText === "live");
     return [];
   });
+  // The page asks on while this one ends, too.
+  stopping.now = true;
   await again?.stop();
 }
 
