@@ -23,49 +23,45 @@ pub extern "C" fn harrier_text_bytes(text: LentText) -> LentBytes {
 /// A field with a text. Name and text must live as long as it is used.
 #[unsafe(no_mangle)]
 pub extern "C" fn harrier_string_field(name: LentText, value: LentText) -> Field {
-    Field { name: name.bytes(), kind: FieldKind::HarrierString as i32, integer: 0, real: 0.0, bytes: value.bytes() }
+    of_bytes(name, FieldKind::HarrierString, value.bytes())
 }
 
 /// A field with a number.
 #[unsafe(no_mangle)]
 pub extern "C" fn harrier_integer_field(name: LentText, value: i64) -> Field {
-    Field {
-        name: name.bytes(),
-        kind: FieldKind::HarrierInteger as i32,
-        integer: value,
-        real: 0.0,
-        bytes: LentBytes::NONE,
-    }
+    of_number(name, FieldKind::HarrierInteger, value)
 }
 
 /// A field with a truth.
 #[unsafe(no_mangle)]
 pub extern "C" fn harrier_bool_field(name: LentText, value: bool) -> Field {
-    Field {
-        name: name.bytes(),
-        kind: FieldKind::HarrierBool as i32,
-        integer: value.into(),
-        real: 0.0,
-        bytes: LentBytes::NONE,
-    }
+    of_number(name, FieldKind::HarrierBool, value.into())
 }
 
 /// A field with bytes, which must live as long as it is used.
 #[unsafe(no_mangle)]
 pub extern "C" fn harrier_binary_field(name: LentText, value: LentBytes) -> Field {
-    Field { name: name.bytes(), kind: FieldKind::HarrierBinary as i32, integer: 0, real: 0.0, bytes: value }
+    of_bytes(name, FieldKind::HarrierBinary, value)
 }
 
 /// A field with a table, as harrier_encode_table makes it or as it came. Its bytes must live as long as it is used.
 #[unsafe(no_mangle)]
 pub extern "C" fn harrier_table_field(name: LentText, encoded: LentBytes) -> Field {
-    Field { name: name.bytes(), kind: FieldKind::HarrierTable as i32, integer: 0, real: 0.0, bytes: encoded }
+    of_bytes(name, FieldKind::HarrierTable, encoded)
 }
 
 /// A field with a list, as harrier_encode_list makes it or as it came. Its bytes must live as long as it is used.
 #[unsafe(no_mangle)]
 pub extern "C" fn harrier_list_field(name: LentText, encoded: LentBytes) -> Field {
-    Field { name: name.bytes(), kind: FieldKind::HarrierList as i32, integer: 0, real: 0.0, bytes: encoded }
+    of_bytes(name, FieldKind::HarrierList, encoded)
+}
+
+fn of_bytes(name: LentText, kind: FieldKind, bytes: LentBytes) -> Field {
+    Field { name: name.bytes(), kind: kind as i32, integer: 0, real: 0.0, bytes }
+}
+
+fn of_number(name: LentText, kind: FieldKind, integer: i64) -> Field {
+    Field { name: name.bytes(), kind: kind as i32, integer, real: 0.0, bytes: LentBytes::NONE }
 }
 
 /// Puts fields together to a table, in memory of yours, of which `encoded` is then the part that it takes. HARRIER_FULL if it has

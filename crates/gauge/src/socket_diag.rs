@@ -59,7 +59,7 @@ const SOCKET_BYTES: usize = 72;
 /// # Errors
 /// A kernel without `sock_diag` for TCP, or a sandbox that forbids it.
 pub(crate) fn sockets() -> io::Result<Vec<SocketInfo>> {
-    let mut kernel = open()?;
+    let mut kernel = open(SockFlag::empty())?;
     let mut found = Vec::new();
     for family in [INET, INET6] {
         kernel.write_all(&request(family, REQUEST_ALL, &[]))?;
@@ -81,7 +81,8 @@ pub(crate) fn sockets() -> io::Result<Vec<SocketInfo>> {
 /// # Errors
 /// A kernel without `sock_diag` for TCP, or a sandbox that forbids it.
 pub fn tcp_round_trip(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Duration>> {
-    let mut kernel = open()?;
+    // The kernel has answered when it was asked: whoever asks has no time to wait for it.
+    let mut kernel = open(SockFlag::SOCK_NONBLOCK)?;
     let family = if local.is_ipv4() { INET } else { INET6 };
     kernel.write_all(&request(family, REQUEST_ONE, &addresses(local, remote)))?;
     let mut answer = vec![0; DIAG_ANSWER_BYTES];
@@ -96,9 +97,9 @@ pub fn tcp_round_trip(local: SocketAddr, remote: SocketAddr) -> io::Result<Optio
     Ok(connection.and_then(|socket| socket.counts).map(|counts| counts.round_trip))
 }
 
-fn open() -> io::Result<File> {
+fn open(how: SockFlag) -> io::Result<File> {
     let protocol = SockProtocol::NetlinkSockDiag;
-    let descriptor = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    let descriptor = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC | how, protocol)?;
     Ok(File::from(descriptor))
 }
 

@@ -505,11 +505,11 @@ impl Reader<'_> {
 
     fn one_connection(&self, ranges: &SampleRanges) -> Read {
         let name = self.matched.at("name");
-        let found = self.connections(|of| of.name == name);
-        let Some(mut connection) = found.first().and_then(|row| row.render(self.source)) else { return missing() };
+        let all = self.source.connections();
+        let Some(of) = all.iter().find(|of| of.name == name && self.sees_of(&of.user)) else { return missing() };
+        let mut connection = live_views::connection(self.source, of);
         if let Json::Object(fields) = &mut connection {
-            let of = self.source.connections().iter().find(|of| of.name == name);
-            let time = of.and_then(|of| self.source.round_trip(of));
+            let time = self.source.round_trip(of);
             let time_us = time.map_or(Json::Null, |time| Json::Int(time.as_micros() as i64));
             fields.push(("round_trip_us".to_owned(), time_us));
         }
