@@ -224,9 +224,11 @@ def recover():
     start = f"""#!/bin/sh
 # The second start finds its port taken once.
 if [ "$2" != 0 ] && [ ! -e "$1/taken" ]; then touch "$1/taken"; exit 98; fi
+rm -f "$1/log"
 {PROGRAM} broker --state none --log-format json --listen 127.0.0.1:$2 >"$1/log" 2>&1 </dev/null &
 echo $! >"$1/pid"
 while kill -0 $! && ! grep -q "harrier broker is ready" "$1/log"; do sleep 0.02; done
+grep -q "os error 98" "$1/log" && exit 98
 echo "pid $!"
 sed -n 's|.*"addresses":"\\([^"]*\\)".*|url amqp://guest:guest@\\1/%2F|p' "$1/log"
 """

@@ -190,7 +190,7 @@ impl Drop for LeftoverQueue {
             client.close()
         });
         if let Err(error) = deleted {
-            eprintln!("harrier bench: the queue '{}' may be left on the broker: {error}", self.name);
+            cli::print_error(&format!("harrier bench: the queue '{}' may be left on the broker: {error}", self.name));
         }
     }
 }

@@ -225,7 +225,7 @@ fn rabbit(given: &ParsedOptions) -> Result<BenchmarkTarget, String> {
             Ok(target)
         }
         Err(why) => {
-            eprintln!("harrier bench: SKIPPED: no RabbitMQ to compare with: {why}");
+            cli::print_error(&format!("harrier bench: SKIPPED: no RabbitMQ to compare with: {why}"));
             Err(why)
         }
     }

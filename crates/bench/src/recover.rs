@@ -237,7 +237,6 @@ impl CrashRun {
         let start = broker.await_listening(began_ns)?;
         show("consuming");
         let found: RecoveredBacklog = results(&mut consumer)?;
-        broker.await_started()?;
         Ok([filled, self.recovered(broker, start, &found)])
     }
 

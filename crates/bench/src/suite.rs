@@ -159,7 +159,7 @@ impl SuiteFailures {
             CommandFailure::Invalid(_) => {}
             CommandFailure::Missed(_) => self.missed.push(name),
             failure => {
-                eprintln!("harrier bench: {name}: {failure}");
+                cli::print_error_lines(&format!("harrier bench: {name}: {failure}"));
                 self.failed.push(name);
             }
         }

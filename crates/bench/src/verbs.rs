@@ -189,7 +189,7 @@ fn listen(address: SocketAddr) -> Result<(), CommandFailure> {
     let ip = if address.ip().is_unspecified() { first_address()? } else { address.ip() };
     let listener = VerbsListener::listen(ip, address.port())?;
     put(&format!("listening on {} ({}); Ctrl-C ends it\n", listener.address()?, listener.device()?.name))?;
-    Ok(listener.serve(|why| eprintln!("harrier bench: {why}"))?)
+    Ok(listener.serve(|why| cli::print_error(&format!("harrier bench: {why}")))?)
 }
 
 /// The running roles: both, or only the active one.

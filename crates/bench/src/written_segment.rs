@@ -184,7 +184,7 @@ impl OwnFolder {
 impl Drop for OwnFolder {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("harrier bench: cannot remove {}: {error}", self.0.display());
+            cli::print_error(&format!("harrier bench: cannot remove {}: {error}", self.0.display()));
         }
     }
 }

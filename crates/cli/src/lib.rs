@@ -17,8 +17,8 @@ pub use completion_script::{Shell, completion_script};
 pub use help_text::help;
 pub use manual_page::{ManualPage, manual_pages};
 pub use terminal::{
-    USAGE_STATUS, given, is_terminal_error, is_terminal_output, print, print_error, print_or, usage_error,
-    usage_failure,
+    USAGE_STATUS, given, is_terminal_error, is_terminal_output, print, print_error, print_error_lines, print_or,
+    usage_error, usage_failure,
 };
 pub use word_parser::{WordsError, parse};
 

@@ -30,7 +30,7 @@ pub fn usage_error(why: &str) -> ExitCode {
 
 /// The same, with a status of its own.
 pub fn usage_failure(why: &str, status: ExitCode) -> ExitCode {
-    eprintln!("harrier: {}", EscapedLines(why.trim_end()));
+    print_error_lines(&format!("harrier: {why}"));
     status
 }
 
@@ -64,4 +64,9 @@ pub fn print_or(text: &str, failure: ExitCode) -> ExitCode {
 /// Writes one line to standard error.
 pub fn print_error(line: &str) {
     eprintln!("{}", Escaped(line));
+}
+
+/// Writes a text to standard error that may have several lines, as wrong usage does.
+pub fn print_error_lines(text: &str) {
+    eprintln!("{}", EscapedLines(text.trim_end()));
 }

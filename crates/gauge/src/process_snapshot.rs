@@ -88,9 +88,12 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     Some(process(pid)?.status().ok()?.vmrss? * 1_024)
 }
 
-/// Whether a process is there and does something: a zombie is not.
+/// Whether a process is there and does something, or has anything: a zombie has not. One that is killed is a zombie as soon as
+/// its first thread has ended, while its files, and so its ports, are open until the last has.
 pub fn is_alive(pid: u32) -> bool {
-    process(pid).is_some_and(|process| process.is_alive())
+    process(pid).is_some_and(|process| {
+        process.is_alive() || process.stat().is_ok_and(|stat| stat.state == 'Z' && stat.num_threads > 1)
+    })
 }
 
 /// When a process started, in clock ticks since boot.
@@ -139,11 +142,33 @@ fn threads(process: &Process) -> BTreeMap<u32, ThreadSnapshot> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn the_clock_tick_is_read_from_the_system() {
         // The value of `getconf CLK_TCK` on every supported Linux machine.
         assert_eq!(tick_ns(), Some(10_000_000));
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_alone_has_ended_is_alive() {
+        // The other thread ends when the pipe to it does.
+        let program = "import ctypes, sys, threading\n\
+                       threading.Thread(target=sys.stdin.read).start()\n\
+                       ctypes.CDLL(None).pthread_exit(None)\n";
+        let mut child = Command::new("python3").args(["-c", program]).stdin(Stdio::piped()).spawn().expect("python3");
+        let state = || process(child.id()).and_then(|process| process.stat().ok()).map(|stat| stat.state);
+        while state() != Some('Z') {
+            assert_ne!(state(), None, "it was not waited for");
+            std::thread::yield_now();
+        }
+        assert!(is_alive(child.id()));
+        drop(child.stdin.take());
+        while is_alive(child.id()) {
+            std::thread::yield_now();
+        }
+        assert!(child.wait().expect("a child").success());
+        assert!(!is_alive(child.id()));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
-use wire::Escaped;
 
 use crate::limits::LOG_LINE_BYTES_MAX;
 use crate::ready_line::ReadyLine;
@@ -108,7 +107,7 @@ fn read_lines(errors: impl Read, ready: &Sender<ReadyLine>, shown: Option<usize>
             let _told = ready.send(found);
         }
         if shown.is_some_and(|shown| is_shown(&line, shown)) {
-            eprintln!("{}", Escaped(&line));
+            cli::print_error(&line);
         }
         last = line;
     }

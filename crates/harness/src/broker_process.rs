@@ -17,6 +17,7 @@ pub struct BrokerProcess {
     // Ended before its log is.
     process: ChildProcess,
     log: BrokerLog,
+    is_ready: bool,
 }
 
 impl BrokerProcess {
@@ -40,7 +41,7 @@ impl BrokerProcess {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = ChildProcess::start("broker", &mut command)?;
         let errors = process.take_errors().ok_or("the broker has no pipe")?;
-        Ok(Self { log: BrokerLog::read(errors, display, &levels)?, process })
+        Ok(Self { log: BrokerLog::read(errors, display, &levels)?, process, is_ready: false })
     }
 
     /// Waits until it is ready, and returns what it says then.
@@ -54,7 +55,10 @@ impl BrokerProcess {
                 return Err(interrupt::MESSAGE.to_owned());
             }
             match self.log.await_ready(LOG_LOOK_INTERVAL) {
-                Ok(ready) => return Ok(ready),
+                Ok(ready) => {
+                    self.is_ready = true;
+                    return Ok(ready);
+                }
                 // The log ends with its process.
                 Err(RecvTimeoutError::Disconnected) => return Err(self.process.await_end()?),
                 Err(RecvTimeoutError::Timeout) => self.process.check_alive()?,
@@ -63,6 +67,12 @@ impl BrokerProcess {
                 return Err(format!("the broker has not logged that it is ready after {} s", wait.as_secs()));
             }
         }
+    }
+
+    /// Whether it has logged that it is ready. Returns at once.
+    pub fn is_ready(&mut self) -> bool {
+        self.is_ready = self.is_ready || self.log.await_ready(Duration::ZERO).is_ok();
+        self.is_ready
     }
 
     pub fn pid(&self) -> u32 {
@@ -81,7 +91,7 @@ impl BrokerProcess {
 
     /// Stops it and returns the last line of its log.
     pub fn end(self) -> String {
-        let Self { process, log } = self;
+        let Self { process, log, .. } = self;
         drop(process);
         log.last_line()
     }

@@ -20,7 +20,7 @@ pub fn run(family: &str, command: impl FnOnce() -> Result<(), CommandFailure>) -
         Err(failure @ CommandFailure::Reported(_)) => failure.exit(),
         Err(failure) => {
             let failure = failure.or_interrupted();
-            eprintln!("{family}: {failure}");
+            cli::print_error_lines(&format!("{family}: {failure}"));
             failure.exit()
         }
     }

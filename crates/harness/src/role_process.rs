@@ -89,7 +89,7 @@ impl Drop for ChildProcess {
         let _ended = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
         while matches!(self.child.try_wait(), Ok(None)) {
             if deadline.passed() {
-                eprintln!("harrier bench: the {} did not end on request and is killed", self.name);
+                cli::print_error(&format!("harrier bench: the {} did not end on request and is killed", self.name));
                 let _ended = self.child.kill();
                 let _status = self.child.wait();
                 break;

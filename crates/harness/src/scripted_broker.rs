@@ -38,7 +38,7 @@ pub(crate) struct ScriptedBroker {
 impl Drop for ScriptedBroker {
     fn drop(&mut self) {
         if let Err(why) = stop(&self.scripts, &self.directory, &["--wipe"]) {
-            eprintln!("harrier bench: {why}");
+            cli::print_error(&format!("harrier bench: {why}"));
         }
     }
 }

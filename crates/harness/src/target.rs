@@ -124,13 +124,13 @@ impl BenchmarkTarget {
         // The transport in use, which may be TCP although the URL asks for RDMA.
         client.transport().clone_into(&mut self.facts.transport);
         if let Some(why) = client.used_fallback() {
-            eprintln!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name);
+            cli::print_error(&format!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name));
         }
         if self.facts.transport == "rdma" && self.pid.is_none() && is_local_address(&parsed.address) {
             let name = &self.name;
-            eprintln!(
+            cli::print_error(&format!(
                 "harrier bench: no process is known that listens at {name}: its processor time and memory are not measured; an address with via=tcp:PORT names one that is found"
-            );
+            ));
         }
         client.close().map_err(|error| refusal(&parsed, &error))
     }

@@ -41,7 +41,7 @@ impl TemporaryCertificate {
 impl Drop for TemporaryCertificate {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
-            eprintln!("harrier bench: {}: {error}", self.folder.display());
+            cli::print_error(&format!("harrier bench: {}: {error}", self.folder.display()));
         }
     }
 }

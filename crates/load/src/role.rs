@@ -37,7 +37,7 @@ pub fn run(arguments: &[String], others: &[(&str, RoleMain)]) -> ExitCode {
     let mut commands = match CommandReader::open() {
         Ok(commands) => commands,
         Err(error) => {
-            eprintln!("harrier bench role: standard input: {error}");
+            cli::print_error(&format!("harrier bench role: standard input: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -74,9 +74,9 @@ pub fn run(arguments: &[String], others: &[(&str, RoleMain)]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             if launches_stranger(arguments) {
-                eprintln!("harrier bench: {why}");
+                cli::print_error(&format!("harrier bench: {why}"));
             } else if report(&RoleReport::Failed { why: why.clone() }).is_err() {
-                eprintln!("harrier bench role: {why}");
+                cli::print_error(&format!("harrier bench role: {why}"));
             }
             ExitCode::FAILURE
         }

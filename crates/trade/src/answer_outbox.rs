@@ -46,7 +46,9 @@ impl MessageSink for AnswerOutbox {
         self.gaps += 1;
         if self.gaps <= MARKET_GAPS_TOLD {
             let SequenceGap { from, until } = gap;
-            eprintln!("harrier market: engine: gateway {gateway}: orders {from} to before {until} are missing");
+            cli::print_error(&format!(
+                "harrier market: engine: gateway {gateway}: orders {from} to before {until} are missing"
+            ));
         }
     }
 }

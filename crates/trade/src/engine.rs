@@ -77,10 +77,10 @@ impl EngineProgram {
             None => (None, RecoveredOrders::default()),
         };
         if kept.torn_bytes > 0 {
-            eprintln!(
+            cli::print_error(&format!(
                 "harrier market: engine: the last record of the journal is torn; {} bytes are dropped",
                 kept.torn_bytes
-            );
+            ));
         }
         mailbox.skip(kept.confirmed);
         for entry in &kept.orders {

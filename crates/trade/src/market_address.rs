@@ -45,7 +45,7 @@ impl MarketAddress {
         let options = ConnectOptions { name, flush_bytes, ..ConnectOptions::default() };
         let mut client = Client::connect_with(&Url::parse(&self.url)?, options)?;
         if let Some(why) = client.used_fallback() {
-            eprintln!("harrier market: {program}: reached by TCP, not over RDMA: {why}");
+            cli::print_error(&format!("harrier market: {program}: reached by TCP, not over RDMA: {why}"));
         }
         let channel = client.open_channel()?;
         client.declare_exchange(channel, &self.name, "direct", &ExchangeOptions::default())?;

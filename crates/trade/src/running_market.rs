@@ -62,7 +62,10 @@ impl Drop for DeclaredObjects {
         if let Err(error) = self.0.delete_all()
             && !harness::interrupt::requested()
         {
-            eprintln!("harrier market: exchange and queues '{}…' may be left on the broker: {error}", self.0.name);
+            cli::print_error(&format!(
+                "harrier market: exchange and queues '{}…' may be left on the broker: {error}",
+                self.0.name
+            ));
         }
     }
 }

@@ -15,6 +15,7 @@ use harness::command_spec::CommandSpec;
 use harness::failure::CommandFailure;
 use harness::interrupt;
 use market::limits::GATEWAYS_MAX;
+use wire::Escaped;
 
 const OWN: &[OptionSpec] = &[
     option("count", None, "N", "end after N messages (default: at Ctrl-C or SIGTERM)"),
@@ -66,12 +67,17 @@ fn describe(body: &[u8]) -> String {
     }
 }
 
+/// What is shown of a delivery. The queue is bound by known keys, but who publishes may add such a one in `CC` to any other.
+fn line(routing_key: &[u8], body: &[u8]) -> String {
+    format!("{} {}\n", Escaped(String::from_utf8_lossy(routing_key)), describe(body))
+}
+
 fn follow(address: &MarketAddress, count: u64) -> Result<(), CommandFailure> {
     let (mut client, _channel) = listen(address).map_err(|error| error.to_string())?;
     let mut left = count;
     while left > 0 && !interrupt::requested() {
         let Some(delivery) = client.next_delivery(MARKET_LOOK).map_err(|error| error.to_string())? else { continue };
-        put(&format!("{} {}\n", String::from_utf8_lossy(delivery.routing_key), describe(delivery.body())))?;
+        put(&line(delivery.routing_key, delivery.body()))?;
         left -= 1;
     }
     Ok(client.close().map_err(|error| error.to_string())?)
@@ -86,7 +92,7 @@ fn listen(address: &MarketAddress) -> client::Result<(Client, ClientChannel)> {
     }
     client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
     // This line tells a waiting program that the queue is bound.
-    eprintln!("harrier market: tail: listening to '{}'", address.name);
+    cli::print_error(&format!("harrier market: tail: listening to '{}'", address.name));
     Ok((client, channel))
 }
 
@@ -101,5 +107,11 @@ mod tests {
         assert_eq!(of("10"), "not a message (wrong length): 1 bytes");
         assert_eq!(of("1"), "--hex is an even number of hexadecimal digits, not '1'");
         assert_eq!(of("zz"), "--hex is an even number of hexadecimal digits, not 'zz'");
+    }
+
+    #[test]
+    fn a_key_that_a_publisher_chose_neither_moves_the_cursor_nor_forges_a_line() {
+        let shown = line(b"\x1b]0;owned\x07\norders order", &[0x10]);
+        assert_eq!(shown, "\\u001b]0;owned\\u0007\\norders order not a message (wrong length): 1 bytes\n");
     }
 }

@@ -92,7 +92,7 @@ impl Drop for NetworkNamespaces {
     fn drop(&mut self) {
         for name in names().into_iter().filter(|name| name.starts_with(&format!("{}-", self.mark))) {
             if let Err(why) = run("ip", &["netns", "del", &name], "") {
-                eprintln!("harrier topology: {why}; `harrier topology clean` tries again");
+                cli::print_error(&format!("harrier topology: {why}; `harrier topology clean` tries again"));
             }
         }
     }

@@ -70,7 +70,7 @@ impl SyscallTrace {
 impl Drop for SyscallTrace {
     fn drop(&mut self) {
         if let Err(error) = fs::write(self.point.join("trigger"), format!("!{TRIGGER}")) {
-            eprintln!("harrier bench: the kernel goes on counting calls: {error}");
+            cli::print_error(&format!("harrier bench: the kernel goes on counting calls: {error}"));
         }
     }
 }

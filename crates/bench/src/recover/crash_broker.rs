@@ -45,6 +45,15 @@ enum CrashProcess {
     Scripted(u32),
 }
 
+/// How far a start has come.
+enum StartProgress {
+    UnderWay,
+    /// The broker has said that it is there, or its script has.
+    Started,
+    /// Why there is no broker.
+    Failed(String),
+}
+
 /// A broker with a folder that outlives its processes.
 pub(crate) struct CrashBroker {
     source: CrashBrokerSource,
@@ -115,63 +124,80 @@ impl CrashBroker {
         self.await_started()
     }
 
-    /// Waits until it accepts connections, after a start that began then. If another program has taken its port between two
-    /// starts, it is started anew until the port is free.
+    /// Waits until it accepts connections and has said that it is there, after a start that began then. If another program has
+    /// taken its port between two starts, it is started anew until the port is free: that somebody accepts is not enough.
     pub fn await_listening(&mut self, mut began_ns: u64) -> Result<BrokerStart, String> {
         let deadline = Deadline::after(RECOVERY_WAIT);
         let port_deadline = Deadline::after(PORT_FREE_WAIT);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let mut listening_ns = None;
         loop {
             if interrupt::requested() {
                 return Err(interrupt::MESSAGE.to_owned());
             }
-            match self.early_end()? {
-                None if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() => break,
-                None => {}
-                Some(why) if !is_taken(&why) => return Err(why),
-                Some(why) if port_deadline.passed() => {
+            if listening_ns.is_none() && TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() {
+                listening_ns = Some(now_ns());
+            }
+            match (self.check_start()?, listening_ns) {
+                (StartProgress::Started, Some(listening_ns)) => {
+                    let listening_s = listening_ns.saturating_sub(began_ns) as f64 / 1e9;
+                    return Ok(BrokerStart { began_ns, listening_s });
+                }
+                (StartProgress::Started | StartProgress::UnderWay, _) => {}
+                (StartProgress::Failed(why), _) if !is_taken(&why) => return Err(why),
+                (StartProgress::Failed(why), _) if port_deadline.passed() => {
                     let waited_s = PORT_FREE_WAIT.as_secs();
                     return Err(format!("another program has held the broker's port for {waited_s} s: {why}"));
                 }
-                Some(_) => began_ns = self.start()?,
+                (StartProgress::Failed(_), _) => (began_ns, listening_ns) = (self.start()?, None),
             }
             if deadline.passed() {
                 return Err(format!("the broker does not listen after {} s", RECOVERY_WAIT.as_secs()));
             }
             pause(CONNECT_INTERVAL);
         }
-        Ok(BrokerStart { began_ns, listening_s: now_ns().saturating_sub(began_ns) as f64 / 1e9 })
     }
 
-    /// Why it has ended, if it has.
-    fn early_end(&mut self) -> Result<Option<String>, String> {
+    /// How far the last start has come. Returns at once.
+    fn check_start(&mut self) -> Result<StartProgress, String> {
         match &mut self.process {
             CrashProcess::Own(process) => {
+                if process.is_ready() {
+                    return Ok(StartProgress::Started);
+                }
                 if process.ended()?.is_none() {
-                    return Ok(None);
+                    return Ok(StartProgress::UnderWay);
                 }
             }
             CrashProcess::Starting(script) => {
                 let status =
                     script.try_wait().map_err(|error| format!("the start script cannot be watched: {error}"))?;
-                return Ok(status.filter(|status| !status.success()).map(|status| match status.code() {
-                    Some(PORT_TAKEN_STATUS) => std::io::Error::from_raw_os_error(PORT_TAKEN_STATUS).to_string(),
-                    _ => format!("the start script failed ({status})"),
-                }));
+                return Ok(match status {
+                    None => StartProgress::UnderWay,
+                    Some(status) if status.success() => {
+                        self.await_started()?;
+                        StartProgress::Started
+                    }
+                    Some(status) if status.code() == Some(PORT_TAKEN_STATUS) => {
+                        StartProgress::Failed(std::io::Error::from_raw_os_error(PORT_TAKEN_STATUS).to_string())
+                    }
+                    Some(status) => StartProgress::Failed(format!("the start script failed ({status})")),
+                });
             }
-            CrashProcess::Stopped | CrashProcess::Scripted(_) => return Ok(None),
+            CrashProcess::Scripted(pid) if is_alive(*pid) => return Ok(StartProgress::Started),
+            CrashProcess::Scripted(_) => return Ok(StartProgress::Failed("the broker ended early".to_owned())),
+            CrashProcess::Stopped => return Ok(StartProgress::Failed("the broker was not started".to_owned())),
         }
         match std::mem::replace(&mut self.process, CrashProcess::Stopped) {
-            CrashProcess::Own(process) => Ok(Some(format!("the broker ended early: {}", process.end()))),
-            other => {
-                self.process = other;
-                Ok(None)
+            CrashProcess::Own(process) => {
+                Ok(StartProgress::Failed(format!("the broker ended early: {}", process.end())))
             }
+            _ => Err("the broker was not started".to_owned()),
         }
     }
 
     /// Waits until a script that starts it has ended, and takes the process id that it prints.
-    pub fn await_started(&mut self) -> Result<(), String> {
+    fn await_started(&mut self) -> Result<(), String> {
         if !matches!(self.process, CrashProcess::Starting(_)) {
             return Ok(());
         }
@@ -245,14 +271,14 @@ impl Drop for CrashBroker {
         if let CrashProcess::Own(_) = self.process
             && let Err(why) = self.kill()
         {
-            eprintln!("harrier bench: {why}");
+            cli::print_error_lines(&format!("harrier bench: {why}"));
         }
         if let CrashBrokerSource::Scripts(scripts) = &self.source {
             let scripts = scripts.clone();
             // Why it could not be started was told; what of it runs is stopped all the same.
             let _told = self.await_started();
             if let Err(why) = stop(&scripts, self.folder.path(), &["--wipe"]) {
-                eprintln!("harrier bench: {why}");
+                cli::print_error_lines(&format!("harrier bench: {why}"));
             }
         }
         self.process = CrashProcess::Stopped;

@@ -99,7 +99,7 @@ fn finish(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         Err(failure) => Some(failure),
     };
     if let Some(failure) = &failure {
-        eprintln!("harrier bench: {failure}");
+        cli::print_error_lines(&format!("harrier bench: {failure}"));
     }
     let status = failure.as_ref().map_or(0, CommandFailure::status);
     match (controller_thread::close(status), failure) {
@@ -107,7 +107,7 @@ fn finish(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         (Ok(()), Some(_)) => Err(CommandFailure::Reported(status)),
         (Err(why), None) => Err(CommandFailure::Failed(why)),
         (Err(why), Some(_)) => {
-            eprintln!("harrier bench: {why}");
+            cli::print_error_lines(&format!("harrier bench: {why}"));
             Err(CommandFailure::Reported(status))
         }
     }

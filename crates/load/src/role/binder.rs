@@ -69,7 +69,7 @@ fn change_at_rate(task: BinderTask, begins: &Receiver<StopFlag>, result_sender: 
         answer = binder.change(&ended).map_err(|error| error.to_string());
     }
     if let Err(error) = binder.client.close() {
-        eprintln!("harrier bench: the binder's connection: {error}");
+        cli::print_error(&format!("harrier bench: the binder's connection: {error}"));
     }
 }
 

@@ -248,7 +248,7 @@ impl BrokerDirectory {
 impl Drop for BrokerDirectory {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("harrier topology: {}: {error}", self.0.display());
+            cli::print_error(&format!("harrier topology: {}: {error}", self.0.display()));
         }
     }
 }

@@ -48,7 +48,7 @@ fn serve(stream: TcpStream) {
         Ok(()) => {}
         // The peer has gone, as after an interrupted run.
         Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {}
-        Err(error) => eprintln!("harrier bench: null broker: {error}"),
+        Err(error) => cli::print_error(&format!("harrier bench: null broker: {error}")),
     }
 }
 

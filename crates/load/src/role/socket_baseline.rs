@@ -45,7 +45,7 @@ fn serve(mut stream: TcpStream) {
                 error.kind(),
                 ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
             ) => {}
-        Err(error) => eprintln!("harrier bench: the socket baseline: {error}"),
+        Err(error) => cli::print_error(&format!("harrier bench: the socket baseline: {error}")),
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn run(commands: &mut CommandReader, what: &'static str, serve: fn(Tc
         for stream in listener.incoming() {
             match stream {
                 Ok(stream) => _ = std::thread::spawn(move || serve(stream)),
-                Err(error) => eprintln!("harrier bench: {what}: {error}"),
+                Err(error) => cli::print_error(&format!("harrier bench: {what}: {error}")),
             }
         }
     });

@@ -43,7 +43,7 @@ pub(super) fn listen(commands: &mut CommandReader) -> Result<(), String> {
     let address = task.address.map_or_else(first_address, Ok)?;
     let listener = VerbsListener::listen(address, 0)?;
     report_results(&VerbsConsumerReady { address: listener.address()?, device: listener.device()? })?;
-    listener.serve(|why| eprintln!("harrier bench: the listening end: {why}"))
+    listener.serve(|why| cli::print_error(&format!("harrier bench: the listening end: {why}")))
 }
 
 /// Measures the requested segments.

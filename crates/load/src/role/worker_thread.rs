@@ -61,7 +61,7 @@ pub(super) fn run(
             if let Err(why) = work(WorkerContext { poll, commands: inbox, disconnected: false })
                 && report(&RoleReport::Failed { why: why.clone() }).is_err()
             {
-                eprintln!("harrier bench role: {why}");
+                cli::print_error(&format!("harrier bench role: {why}"));
             }
         });
         let outcome = forward_commands(commands, &sender, &waker);

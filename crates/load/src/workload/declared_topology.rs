@@ -78,7 +78,7 @@ impl Drop for DeclaredTopology {
         if let Err(why) = self.clear()
             && !(self.broker_may_be_gone && is_gone(&why))
         {
-            eprintln!("harrier bench: the workload's queues and exchanges cannot be deleted: {why}");
+            cli::print_error(&format!("harrier bench: the workload's queues and exchanges cannot be deleted: {why}"));
         }
     }
 }
