@@ -69,6 +69,8 @@ const QUEUE_ARGUMENTS_COMPARED: &[&str] = &[
 /// Milliseconds of the longest expiry that RabbitMQ takes: ten years.
 const EXPIRY_MS_MAX: i64 = 10 * 365 * 24 * 3600 * 1000;
 const PRIORITY_MAX: i64 = 255;
+/// Bytes of arguments for one unit of work, beside the one for each of them.
+const ARGUMENT_BYTES_A_UNIT: usize = 64;
 /// Bytes after which nobody reads on: reply texts are short strings.
 const TERM_BYTES_MAX: usize = 255;
 
@@ -94,6 +96,11 @@ pub(crate) fn check_size(what: ResourceName<'_>, table: &Table) -> Result<(), Re
         )));
     }
     Ok(())
+}
+
+/// Units of work of a definition with these arguments: they are looked through, copied, put in order and hashed.
+pub(crate) fn work(table: &Table) -> u64 {
+    (table.len() + table.encoded_len() / ARGUMENT_BYTES_A_UNIT) as u64
 }
 
 /// A name in an argument.

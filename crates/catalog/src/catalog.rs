@@ -25,6 +25,7 @@ mod walks;
 mod watches;
 
 use crate::{
+    arguments,
     binding::BindingTable,
     definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedExchange, RemovedQueue},
     exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
@@ -76,6 +77,8 @@ pub struct Catalog {
     upstreams: u32,
     /// What is still to be removed, the last one begun last.
     removals: Vec<Removal>,
+    /// To how many of them, from the first on, no remembered route leads.
+    removals_without_routes: usize,
     /// The queues and exchanges that are yet to be held against rules that have changed.
     renewal: Option<Renewal>,
     /// Units of work since somebody asked.
@@ -104,6 +107,7 @@ impl Catalog {
             watches: BindingSubscriptions::new(&limits),
             upstreams: 0,
             removals: Vec::new(),
+            removals_without_routes: 0,
             renewal: None,
             work: 0,
             share: DefinitionShare::UNLIMITED,
@@ -146,7 +150,7 @@ impl Catalog {
     /// changes nothing.
     pub fn execute(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
         let unfinished = self.removals.len();
-        self.work += 1;
+        self.work += 1 + definition.arguments().map_or(0, arguments::work);
         let mut executed = match definition {
             Definition::DeclareExchange { .. } => self.declare_exchange(definition),
             Definition::DeleteExchange { vhost, name, if_unused } => self.delete_exchange(*vhost, name, *if_unused),

@@ -190,6 +190,19 @@ pub enum Definition {
 }
 
 impl Definition {
+    /// The arguments of what it declares, binds or unbinds.
+    pub(crate) fn arguments(&self) -> Option<&Table> {
+        match self {
+            Definition::DeclareExchange { arguments, .. }
+            | Definition::DeclareQueue { arguments, .. }
+            | Definition::BindExchange { arguments, .. }
+            | Definition::UnbindExchange { arguments, .. }
+            | Definition::BindQueue { arguments, .. }
+            | Definition::UnbindQueue { arguments, .. } => Some(arguments),
+            _ => None,
+        }
+    }
+
     /// Whether a user may lose access by it, to a virtual host or to a queue.
     pub fn narrows_access(&self) -> bool {
         matches!(

@@ -74,7 +74,7 @@ pub(crate) const BINDING_CHANGE_BYTES_MAX: usize = 16 << 20;
 
 /// Steps that the execution of one definition takes at most: bindings that go, queues and so on. What is left is done by
 /// [`Definition::Finish`](crate::Definition::Finish), about 2 ms at a time.
-pub const DEFINITION_STEPS_MAX: u64 = 5_000;
+pub const DEFINITION_STEPS_MAX: u64 = 2_500;
 
 /// Steps that one queue or exchange counts for that goes, besides its bindings: what its home has to do about it, too.
 pub const REMOVAL_STEPS: u64 = 10;

@@ -6,7 +6,7 @@
 mod script;
 
 use catalog::limits::HEADER_BYTES_SEARCHED_PER_WORK;
-use catalog::{Catalog, ExchangeId, KeyedRoute};
+use catalog::{Catalog, Definition, ExchangeId, KeyedRoute, Name};
 use proptest::prelude::*;
 use script::{RoutingScript, check, table};
 use wire::{List, Properties, RawProperties, Table, Value};
@@ -525,4 +525,56 @@ fn exchanges_that_look_for_a_header_pay_for_the_headers_before_it() {
         let searches = 10 * (long.len() / HEADER_BYTES_SEARCHED_PER_WORK) as u64;
         assert!((searches - 20..searches + 20).contains(&(works[1] - works[0])), "{kind}: {works:?}");
     }
+}
+
+#[test]
+fn arguments_are_work_even_if_nothing_comes_of_them() {
+    const ENTRIES: usize = 3_000;
+    let mut script = RoutingScript::new();
+    script.run("queue q; exchange x fanout");
+    let arguments = |count: usize| -> Table {
+        (0..count).map(|number| (format!("{number}").as_str().try_into().expect("short"), Value::Bool(true))).collect()
+    };
+    let vhost = script.vhost;
+    let unbind = |arguments| {
+        let (exchange, queue, routing_key, session) = (Name::from("x"), Name::from("q"), [].into(), None);
+        Definition::UnbindQueue { vhost, exchange, queue, routing_key, arguments, session }
+    };
+    for what in ["new", "known"] {
+        let work = bind(&mut script, "x", "", arguments(ENTRIES));
+        assert!(work >= ENTRIES as u64, "{what}: {work}");
+    }
+    for what in ["removed", "gone"] {
+        script.catalog.take_work();
+        script.execute(&unbind(arguments(ENTRIES))).expect("nothing is refused");
+        let work = script.catalog.take_work();
+        assert!(work >= ENTRIES as u64, "{what}: {work}");
+    }
+    // No binding has as many as this one asks for: nobody looks for it.
+    let outcome = script.execute(&unbind(arguments(40_000))).expect("nothing is refused");
+    assert!(!outcome.changed);
+}
+
+#[test]
+fn a_trace_is_read_up_to_the_hops_that_are_allowed_and_counted_for_each_new_binding() {
+    let mut script = RoutingScript::new();
+    script.run("queue q; queue r; exchange up x-federation-upstream x-max-hops=i64:2");
+    for number in 0..20 {
+        script.run(&format!("bind up {number} q"));
+    }
+    let mut hops = List::new();
+    (0..5_000).for_each(|_| hops.push(Value::text("hop")));
+    let headers = Table::new().with("x-received-from", Value::List(hops)).expect("short");
+    let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
+    let properties = RawProperties::new(&properties);
+    let from = exchange(&script, "up");
+    let mut search = KeyedRoute::new(from, [&b"k"[..]]);
+    assert!(script.catalog.continue_route(&mut search, properties, 1).is_none(), "it is divided");
+    for number in 0..10 {
+        script.run(&format!("bind up {number} r"));
+    }
+    script.catalog.take_work();
+    while script.catalog.continue_route(&mut search, properties, 1).is_none() {}
+    let work = script.catalog.take_work();
+    assert!(work >= 10 * 5_000 * 8 / HEADER_BYTES_SEARCHED_PER_WORK as u64, "{work}");
 }

@@ -9,6 +9,7 @@ use crate::{
     binding::{BindingIdentity, BindingList, BindingTarget, ListHead},
     exchange::{RoutingTable, consistent_hash, headers},
     ids::VhostId,
+    limits::ARGUMENTS_BYTES_MAX,
     watch::UNWATCHED,
 };
 use wire::{Table, Value};
@@ -117,6 +118,10 @@ impl Catalog {
         else {
             return Ok(nothing);
         };
+        if asked.arguments.encoded_len() > ARGUMENTS_BYTES_MAX {
+            // No binding has so large ones.
+            return Ok(nothing);
+        }
         let sorted = arguments::sorted(asked.arguments);
         let said = BindingIdentity { source, target, key: asked.key, arguments: &sorted };
         let Some(binding) = self.bindings.find(&said, &mut self.work) else { return Ok(nothing) };
@@ -202,7 +207,7 @@ impl Catalog {
         self.work += self.bindings.removal_work(binding);
         match &mut exchange.matching {
             RoutingTable::Direct => self.direct.remove(&mut self.bindings, binding),
-            RoutingTable::Topic => self.topics.remove(&mut self.bindings, binding),
+            RoutingTable::Topic => self.work += self.topics.remove(&mut self.bindings, binding),
             RoutingTable::ConsistentHash(ring) => {
                 let before = ring.bytes();
                 heir = ring.unlink(&mut self.bindings, binding);

@@ -41,6 +41,7 @@ impl CatalogCopy {
             watches: BindingSubscriptions::new(&limits),
             upstreams,
             removals: Vec::new(),
+            removals_without_routes: 0,
             renewal: None,
             work: 0,
             share,

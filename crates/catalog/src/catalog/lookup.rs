@@ -219,8 +219,13 @@ impl Catalog {
 
     /// The bindings to a queue, the newest first.
     pub fn bindings_to(&self, id: QueueId) -> impl Iterator<Item = BindingView<'_>> {
+        self.newest_bindings_to(id, usize::MAX)
+    }
+
+    /// The same, but of so many at most: those that are being removed count as well.
+    pub fn newest_bindings_to(&self, id: QueueId, count_max: usize) -> impl Iterator<Item = BindingView<'_>> {
         let into = self.queues.get(id).map(|queue| queue.into).unwrap_or_default();
-        let bindings = self.bindings.iter(BindingList::Destination, into);
+        let bindings = self.bindings.iter(BindingList::Destination, into).take(count_max);
         bindings.filter(|&binding| self.stays(binding)).map(|binding| self.view(binding))
     }
 

@@ -7,6 +7,7 @@
 
 use super::keyed_routes::KeyedRoute;
 use super::newer_rounds::{NewerRound, SearchedExchange};
+use super::routing::search_work;
 use super::*;
 use crate::{
     binding::BindingList,
@@ -122,7 +123,10 @@ impl Catalog {
                 let headers = properties.headers().unwrap_or_default();
                 self.headers.is_satisfied(&self.bindings, binding, headers, &mut self.work)
             }
-            RoutingTable::FederationUpstream(downstream) => downstream.wants(federation_upstream::trace(properties)),
+            RoutingTable::FederationUpstream(downstream) => {
+                self.work += search_work(properties);
+                downstream.wants(federation_upstream::trace(properties))
+            }
         }
     }
 }

@@ -81,19 +81,23 @@ impl Catalog {
         let mut steps = 0;
         while self.removals.len() > left && steps < DEFINITION_STEPS_MAX {
             steps += self.remove_one(executed);
+            self.removals_without_routes = self.removals_without_routes.min(self.removals.len());
         }
         self.work += steps;
         executed.unfinished = self.removals.len() > left;
         if executed.unfinished {
-            self.forget_routes_to_leaving(left);
+            self.forget_routes_to_leaving();
         }
         steps
     }
 
-    /// Remembered routes may lead to what is hidden and still bound.
-    fn forget_routes_to_leaving(&mut self, left: usize) {
+    /// Remembered routes may lead to what is hidden and still bound. Those that are found from now on do not. As each thing may
+    /// draw the next with it, there may be very many of them: each is looked at once.
+    fn forget_routes_to_leaving(&mut self) {
         let version = self.next_version();
-        for removal in &self.removals[left..] {
+        let hidden = &self.removals[self.removals_without_routes..];
+        self.work += hidden.len() as u64;
+        for removal in hidden {
             let vhost = match *removal {
                 Removal::Queue(index) => self.queues.table.at(index).definition.vhost,
                 Removal::Exchange(index) => self.exchanges.0.at(index).definition.vhost,
@@ -102,6 +106,7 @@ impl Catalog {
             };
             self.vhosts.at_mut(vhost).version = version;
         }
+        self.removals_without_routes = self.removals.len();
     }
 
     /// Removes one thing of what is to go. Answers with the steps that it counts for.
@@ -162,11 +167,12 @@ impl Catalog {
     }
 
     fn remove_binding_of_leaving(&mut self, binding: u32, executed: &mut ExecutedDefinition) -> u64 {
-        let steps = self.bindings.removal_work(binding);
-        if let Some(source) = self.remove_binding(binding) {
-            self.begin_exchange_removal(source, executed);
-        }
-        steps
+        let before = self.work;
+        let source = self.remove_binding(binding);
+        let steps = self.work - before;
+        let Some(source) = source else { return steps };
+        self.begin_exchange_removal(source, executed);
+        steps + REMOVAL_STEPS
     }
 
     fn finish_exchange_removal(&mut self, index: u32) -> u64 {

@@ -280,14 +280,9 @@ impl Catalog {
         let exchange = self.exchanges.0.at(index);
         let (from, root, mut work) = (exchange.from, exchange.root, 1);
         let (mut decided, mut is_done) = (RouteDependence::ByKey, true);
-        // These look through the headers anew.
-        let search_work = || {
-            let bytes = properties.headers().map_or(0, |headers| headers.as_bytes().len());
-            (bytes / HEADER_BYTES_SEARCHED_PER_WORK) as u64
-        };
         if exchange.definition.kind == ExchangeKind::Delayed {
             decided = RouteDependence::ByMessage;
-            work += search_work();
+            work += search_work(properties);
             if delayed::delay_ms(properties).is_some() {
                 self.work += work;
                 return None;
@@ -304,12 +299,12 @@ impl Catalog {
             RoutingTable::ConsistentHash(ring) => {
                 if !ring.is_by_key() {
                     decided = RouteDependence::ByMessage;
-                    work += search_work();
+                    work += search_work(properties);
                 }
                 let all_stay = self.removals.is_empty();
                 let stays = |binding| all_stay || !self.is_leaving(self.bindings.get(binding).target);
                 let (message, limits) = ((key, properties), (&mut cursor.hash, work_max));
-                let (target, is_drawn) = ring.route(&self.bindings, message, stays, limits, &mut work);
+                let (target, is_drawn) = ring.route(&self.bindings, message, (all_stay, stays), limits, &mut work);
                 is_done = is_drawn;
                 targets.extend(target);
             }
@@ -323,7 +318,7 @@ impl Catalog {
             }
             RoutingTable::FederationUpstream(downstream) => {
                 decided = decided.max(RouteDependence::ByKeyAndTrace);
-                work += search_work();
+                work += search_work(properties);
                 if downstream.wants(federation_upstream::trace(properties)) {
                     fanout::route(from, lists);
                 }
@@ -428,4 +423,10 @@ fn is_deaf(exchange: &ExchangeEntry) -> bool {
     exchange.definition.kind == ExchangeKind::Fanout
         && exchange.to_exchanges == 0
         && (exchange.from.0 != NONE || exchange.alternate.is_none())
+}
+
+/// Units of work of those that look through the headers of a message anew.
+pub(super) fn search_work(properties: RawProperties<'_>) -> u64 {
+    let bytes = properties.headers().map_or(0, |headers| headers.as_bytes().len());
+    (bytes / HEADER_BYTES_SEARCHED_PER_WORK) as u64
 }

@@ -35,6 +35,8 @@ enum HashOn {
 
 /// Seats that draw in one unit of work.
 const POINTS_A_UNIT: usize = 16;
+/// The same while something is being removed: where each leads is looked at.
+const POINTS_A_UNIT_OF_REMOVALS: usize = 1;
 
 /// A binding, as it draws.
 #[derive(Clone)]
@@ -253,7 +255,7 @@ impl HashRing {
         &self,
         bindings: &BindingTable,
         (routing_key, properties): (&[u8], RawProperties<'_>),
-        stays: impl Fn(u32) -> bool,
+        (all_stay, stays): (bool, impl Fn(u32) -> bool),
         (cursor, work_max): (&mut HashCursor, u64),
         work: &mut u64,
     ) -> (Option<BindingTarget>, bool) {
@@ -265,6 +267,7 @@ impl HashRing {
             let key = self.key(routing_key, properties);
             *cursor = HashCursor { is_begun: true, changes: self.changes, restarts, key, ..HashCursor::default() };
         }
+        let points_a_unit = if all_stay { POINTS_A_UNIT } else { POINTS_A_UNIT_OF_REMOVALS };
         let work_end = work.saturating_add(work_max);
         let mut any = false;
         for (&weight, row) in self.rows.range(cursor.weight..) {
@@ -280,9 +283,9 @@ impl HashRing {
                 }
                 any = true;
                 let units = work_end.saturating_sub(*work).max(1) as usize;
-                let points = &row[cursor.at..][..units.saturating_mul(POINTS_A_UNIT).min(row.len() - cursor.at)];
+                let points = &row[cursor.at..][..units.saturating_mul(points_a_unit).min(row.len() - cursor.at)];
                 cursor.at += points.len();
-                *work += (points.len() / POINTS_A_UNIT) as u64;
+                *work += (points.len() / points_a_unit) as u64;
                 let points = points.iter().filter(|point| stays(point.binding));
                 let draws = points.map(|point| (mix(point.hash ^ cursor.key), point.binding));
                 let best = cursor.row_best.into_iter().chain(draws).max_by_key(|&(draw, _)| draw);

@@ -38,16 +38,17 @@ impl DownstreamFilter {
     /// Whether a message with this trace goes on: it has not come too far, and not from there.
     pub fn wants(&self, trace: Option<ListRef<'_>>) -> bool {
         let Some(trace) = trace else { return true };
-        let mut hops = 0;
-        for hop in trace.iter().map_while(Result::ok) {
-            hops += 1;
+        // As many hops as there may not be are as good as more of them.
+        let mut count = 0;
+        for hop in trace.iter().map_while(Result::ok).take(self.hops_max) {
+            count += 1;
             if let ValueRef::Table(hop) = hop
                 && self.is(hop)
             {
                 return false;
             }
         }
-        hops < self.hops_max
+        count < self.hops_max
     }
 
     fn is(&self, hop: TableRef<'_>) -> bool {

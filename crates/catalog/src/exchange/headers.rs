@@ -267,6 +267,11 @@ impl HeadersIndex {
         let keys = std::iter::once((None, self.key_of_all(exchange))).chain(of_headers);
         let (mut any, mut rest) = (false, None);
         'lists: for (list, (header, key)) in keys.enumerate().skip(first) {
+            // One list is looked at in any case.
+            if list > first && work >= work_end {
+                rest = Some((list, None));
+                break;
+            }
             work += 1;
             let mut next = mark.take().and_then(|mark| lists.find(mark, bindings)).or_else(|| lists.first(key));
             while let Some(at) = next {

@@ -282,21 +282,26 @@ impl TopicTrie {
         bindings.set_node(alike.0, child);
     }
 
-    pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) {
+    /// Removes a binding, and the nodes that lead to nothing else. Answers with how many those are.
+    pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) -> u64 {
         if bindings.previous(BindingList::Alike, binding).is_some() {
             // Not the first: the list keeps its head.
-            return bindings.unlink(BindingList::Alike, &mut ListHead::default(), binding);
+            bindings.unlink(BindingList::Alike, &mut ListHead::default(), binding);
+            return 0;
         }
         let mut node = bindings.get(binding).node;
         bindings.unlink(BindingList::Alike, &mut self.nodes[node as usize].alike, binding);
         if let Some(first) = self.nodes[node as usize].alike.first() {
-            return bindings.set_node(first, node);
+            bindings.set_node(first, node);
+            return 0;
         }
+        let mut removed_nodes = 0;
         loop {
             let TrieNode { parent, word, children, alike, .. } = self.nodes[node as usize];
             if parent == NONE || children != 0 || alike != ListHead::default() {
-                return;
+                return removed_nodes;
             }
+            removed_nodes += 1;
             let removed = self.edges.remove(hash_of(&self.hash, parent, word), |&other| other == node);
             assert!(removed.is_some(), "every node but a root has an edge");
             self.words.give_back(word);

@@ -69,8 +69,10 @@ fn is_same(wanted: &Value, header: ValueRef<'_>, compared: &mut u64) -> bool {
         (Value::F64(wanted), ValueRef::F64(header)) => wanted.to_bits() == header.to_bits(),
         (Value::Decimal(wanted), ValueRef::Decimal(header)) => *wanted == header,
         (Value::Timestamp(wanted), ValueRef::Timestamp(header)) => *wanted == header,
-        (Value::LongStr(wanted), ValueRef::LongStr(header)) => **wanted == *header,
-        (Value::Bytes(wanted), ValueRef::Bytes(header)) => **wanted == *header,
+        (Value::LongStr(wanted), ValueRef::LongStr(header)) | (Value::Bytes(wanted), ValueRef::Bytes(header)) => {
+            *compared += (wanted.len() / TEXT_BYTES_A_UNIT) as u64 * VALUES_A_UNIT;
+            **wanted == *header
+        }
         _ => false,
     }
 }

@@ -15,6 +15,8 @@ use crate::{binding::NONE, limits::TOPIC_WORDS_MAX};
 
 /// Words up to which equal ones are found by comparing all.
 const COMPARED_MAX: usize = 8;
+/// Words of a pattern that are compared one after the other for one unit of work.
+const WORDS_A_UNIT: u64 = 8;
 /// Places of the table of longer keys: at least twice as many as words.
 const PLACES: usize = 512;
 
@@ -237,7 +239,9 @@ impl KeyWords {
         let (end, mut rest, mut work) = (self.len(), Some(tail), 1);
         // Most patterns have taken one number of words at this point, and need no set as long as they have no `#`.
         if let Some(mut position) = at.only() {
+            let begin = position;
             loop {
+                work = 1 + (position - begin) as u64 / WORDS_A_UNIT;
                 let before = rest;
                 let Some(word) = next_word(&mut rest) else { return (position == end, work) };
                 if word == b"#" {
