@@ -44,6 +44,9 @@ pub(crate) const TLS_HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
 /// Most bytes of a certificate or key file.
 pub(crate) const TLS_FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// A read over TLS whose content is less than this part of its bytes, one eighth, has very small records, or such as are TLS's own.
+pub(crate) const TLS_FRUITLESS_DIVISOR: usize = 8;
+
 const _: () = assert!(TLS_RECEIVE_BYTES > 2 * TLS_RECORD_BYTES_MAX + TLS_HANDSHAKE_BYTES_MAX);
 const _: () = assert!(TLS_RECORD_PLAIN_BYTES + TLS_RECORD_EXTRA_BYTES <= TLS_RECORD_BYTES_MAX);
 const _: () = assert!(TLS_SEND_BYTES.is_multiple_of(TLS_RECORD_PLAIN_BYTES));

@@ -20,7 +20,8 @@ use crate::{LinkError, PeerAddress, RdmaUsage};
 pub trait Link: Send {
     /// Reads into `direct` first, then into `scratch`, in one call to the system.
     ///
-    /// If both are empty it returns `Bytes { bytes: 0, drained: false }`.
+    /// If both are empty it returns `Bytes { bytes: 0, drained: false }`; so it does where very much has come of which the owner
+    /// gets nothing, so that others are served before the rest of it.
     ///
     /// `drained` means that there is nothing more *now*. The end of the stream is not a byte: an owner whose edge
     /// reports that the peer closed (`mio::event::Event::is_read_closed`) keeps reading until

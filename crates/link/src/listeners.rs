@@ -23,19 +23,27 @@ impl Listeners {
         self.0.iter_mut().enumerate().try_for_each(|(at, listener)| listener.register(registry, Token(first.0 - at)))
     }
 
-    /// Accepts every waiting connection. The error of a listener is passed on, and the other listeners are served.
-    pub fn accept(&mut self, mut take: impl FnMut(io::Result<Box<dyn Link>>)) {
+    /// Accepts so many waiting connections of each listener at most. The error of a listener is passed on, and the other listeners
+    /// are served. Returns whether more may be waiting.
+    pub fn accept(&mut self, count_max: usize, mut take: impl FnMut(io::Result<Box<dyn Link>>)) -> bool {
+        let mut has_more = false;
         for listener in &mut self.0 {
-            loop {
+            let mut left = count_max;
+            has_more |= loop {
+                if left == 0 {
+                    break true;
+                }
+                left -= 1;
                 match listener.accept() {
                     Ok(Some(link)) => take(Ok(link)),
-                    Ok(None) => break,
+                    Ok(None) => break false,
                     Err(error) => {
                         take(Err(error));
-                        break;
+                        break false;
                     }
                 }
-            }
+            };
         }
+        has_more
     }
 }

@@ -4,6 +4,7 @@ mod certificates;
 
 use certificates::Authority;
 use link::contract::{LinkPair, check_all};
+use link::limits::TLS_RECORD_BYTES_MAX;
 use link::{
     Address, Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, DialOptions, Link, LinkError,
     ListenOptions, Listener, ReceiveOutcome, SanType, TlsClient, TlsParameters, TlsServer, TlsServerOptions,
@@ -238,6 +239,33 @@ fn certificates_are_read_anew_and_open_connections_stay() {
     out.extend(&pool, b"still here");
     far.send(&mut out).expect("open");
     assert_eq!(read_next(&mut *near).expect("open"), b"still here");
+}
+
+#[test]
+fn very_small_records_are_read_a_few_at_a_time() {
+    // More than a short read takes, and so few that the sockets have room for them.
+    const RECORDS: usize = 4_000;
+    // A byte, with what TLS 1.3 adds to it.
+    const RECORD_BYTES: usize = 5 + 1 + 1 + 16;
+    let authority = Authority::new("small-records");
+    let certificates = vec![authority.issue("server", &["127.0.0.1"])];
+    let (mut listener, _) = listen(&TlsServerOptions { certificates, ..Default::default() });
+    let client = TlsClient::new(Some(&authority.ca), None, None).expect("a client");
+    let (mut near, mut far) = connected(&mut listener, &client);
+    let pool = slab::Pool::new(slab::PoolOptions::default());
+    for _ in 0..RECORDS {
+        let mut out = slab::Gather::new();
+        out.extend(&pool, b"x");
+        while !out.is_empty() {
+            near.send(&mut out).expect("open");
+        }
+    }
+    let mut reads = Vec::new();
+    while reads.iter().sum::<usize>() < RECORDS {
+        reads.push(read_next(&mut *far).expect("open").len());
+    }
+    let most = reads[1..].iter().max().copied().unwrap_or_default();
+    assert!(most <= TLS_RECORD_BYTES_MAX / RECORD_BYTES + 1, "{reads:?}");
 }
 
 #[test]

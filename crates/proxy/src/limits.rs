@@ -12,6 +12,8 @@ pub(crate) const READ_BYTES_MIN: usize = 8 * 1024;
 pub(crate) const FILLED_PART_MIN: usize = 4;
 /// Bytes read for one direction before another connection has its turn.
 pub(crate) const TURN_BYTES: usize = 1024 * 1024;
+/// What a read counts for in a turn at least: over TLS it may have taken long for few bytes.
+pub(crate) const RECEIVED_BYTES_MIN: usize = TURN_BYTES / 64;
 /// How long the proxy reads from an end whose peer takes nothing more, once the other direction has ended.
 pub(crate) const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Threads that dial. A broker that does not answer occupies each of them until the time-out.

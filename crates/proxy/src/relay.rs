@@ -3,7 +3,7 @@
 //! Reading stops while the window is full. Well-filled reads are sent from where they lie; small ones are copied.
 
 use crate::endpoint::Endpoint;
-use crate::limits::{FILLED_PART_MIN, READ_BYTES_MAX, READ_BYTES_MIN, TURN_BYTES, WINDOW_BYTES};
+use crate::limits::{FILLED_PART_MIN, READ_BYTES_MAX, READ_BYTES_MIN, RECEIVED_BYTES_MIN, TURN_BYTES, WINDOW_BYTES};
 use crate::totals::ProxyTotals;
 use link::{FilledMemory, LinkError, ReceiveOutcome, SendOutcome};
 use slab::{BlockMut, Gather, Pool};
@@ -97,7 +97,8 @@ impl Relay {
                 return Ok(true);
             }
             let copy_threshold_bytes = to.link.capabilities().copy_threshold_bytes;
-            turn_bytes += self.receive(from, copy_threshold_bytes, pool, totals).map_err(RelayError::Source)?;
+            let bytes = self.receive(from, copy_threshold_bytes, pool, totals).map_err(RelayError::Source)?;
+            turn_bytes += bytes.max(RECEIVED_BYTES_MIN);
         }
     }
 

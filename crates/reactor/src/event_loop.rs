@@ -2,7 +2,7 @@
 
 use crate::inbox::WAKER;
 use crate::inbox::{Envelope, InboxSender};
-use crate::limits::{EVENTS_PER_POLL, RETRY_INTERVAL, ROUNDS_WITHOUT_POLL_MAX};
+use crate::limits::{ACCEPTED_PER_ROUND, EVENTS_PER_POLL, RETRY_INTERVAL, ROUNDS_WITHOUT_POLL_MAX};
 use crate::state::ReactorState;
 use crate::sync::Receiver;
 use crate::worker::{ASYNC_EVENTS, COMPLETIONS, IdleStrategy, LISTENERS, SocketReadiness, Worker};
@@ -57,8 +57,9 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
                     Envelope::Message(message) => self.worker.on_message(message, self.poll.registry(), now),
                 }
             }
+            let mut has_more = false;
             if accept_pending {
-                accept_pending = self.accept(now);
+                (accept_pending, has_more) = self.accept(now);
             }
             let devices_busy = self.worker.poll_devices(self.poll.registry(), now);
             if self.state.is_stopping() {
@@ -72,7 +73,8 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
             }
             let mut wait = self.worker.tick(self.poll.registry(), now);
             if accept_pending || drain_deadline.is_some() || self.state.is_stopping() {
-                wait = Some(wait.unwrap_or(RETRY_INTERVAL).min(RETRY_INTERVAL));
+                let retry = if has_more { Duration::ZERO } else { RETRY_INTERVAL };
+                wait = Some(wait.unwrap_or(retry).min(retry));
             }
             self.wait(&mut events, wait, devices_busy, now)?;
             for event in &events {
@@ -171,11 +173,12 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
         Ok(true)
     }
 
-    /// Accepts all waiting clients. Returns whether to try again later, because the system has no descriptor left.
-    fn accept(&mut self, now: Instant) -> bool {
-        let Some(LinkDistributor { listeners, inboxes }) = &mut self.distributor else { return false };
+    /// Accepts waiting clients, as many as one round may. Returns whether to try again, because there are more or the system has no
+    /// descriptor left, and whether there are more: then at once.
+    fn accept(&mut self, now: Instant) -> (bool, bool) {
+        let Some(LinkDistributor { listeners, inboxes }) = &mut self.distributor else { return (false, false) };
         let mut is_exhausted = false;
-        listeners.accept(|accepted| match accepted {
+        let has_more = listeners.accept(ACCEPTED_PER_ROUND, |accepted| match accepted {
             Ok(mut link) => match self.state.assign_connection() {
                 Some(thread) if thread == self.thread => {
                     adopt(&mut self.worker, &self.state, thread, link, &self.poll, now);
@@ -195,7 +198,7 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
                 is_exhausted = true;
             }
         });
-        is_exhausted
+        (is_exhausted || has_more, has_more && !is_exhausted)
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Events that one call of the poll returns at most.
 pub(crate) const EVENTS_PER_POLL: usize = 1024;
+/// Connections that each listener accepts before others are served.
+pub(crate) const ACCEPTED_PER_ROUND: usize = 64;
 /// Listeners of one reactor: tokens are reserved for so many.
 pub const LISTENERS_MAX: usize = 1024;
 /// How long a thread sleeps at most while it drains or while the system has no descriptor for a waiting client.

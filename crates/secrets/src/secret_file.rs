@@ -30,6 +30,11 @@ pub fn warning(path: impl AsRef<Path>) -> Option<String> {
     warning_about(path.as_ref(), "passwords")
 }
 
+/// A warning if a file with private keys can be read by others than its owner.
+pub fn key_warning(path: impl AsRef<Path>) -> Option<String> {
+    warning_about(path.as_ref(), "private keys")
+}
+
 /// A warning about the first file of a folder of the store that others than its owner can read.
 pub fn store_warning(folder: &Path) -> Option<String> {
     // A folder that cannot be read is an error of the start, which comes after this.
@@ -51,7 +56,7 @@ fn warning_about(path: &Path, content: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{create, warning};
+    use super::{create, key_warning, warning};
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
@@ -69,6 +74,7 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("its owner may");
         let told = warning(&path).expect("the group can read it");
         assert!(told.contains("file.new") && told.contains("mode 0640"), "{told}");
+        assert!(key_warning(&path).is_some_and(|told| told.contains("it has private keys")));
         assert_eq!(warning(folder.join("nothing")), None);
         std::fs::remove_dir_all(&folder).expect("removed");
     }

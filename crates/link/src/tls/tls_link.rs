@@ -7,8 +7,8 @@ use super::certificate::Certificate;
 use super::engine::{EncryptedBuffer, EngineOutput, EngineProgress, TlsEngine};
 use super::parameters::TlsParameters;
 use crate::limits::{
-    TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_EXTRA_BYTES, TLS_RECORD_PLAIN_BYTES,
-    TLS_SEND_BYTES,
+    TLS_FRUITLESS_DIVISOR, TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_EXTRA_BYTES,
+    TLS_RECORD_PLAIN_BYTES, TLS_SEND_BYTES,
 };
 use crate::socket::SocketLink;
 use crate::{AbortReason, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, WaitFor};
@@ -60,6 +60,8 @@ pub(crate) struct TlsLink {
     pending_sent: usize,
     /// How many bytes at the front of the sender's gather `pending` contains.
     pending_plain_bytes: usize,
+    /// The last read brought little for its bytes: the next one is short, because each record takes a while.
+    is_fruitless: bool,
     /// The peer has ended its sending direction.
     receiving_ended: bool,
     /// This end has ended its sending direction: only `pending` is still sent.
@@ -113,6 +115,7 @@ impl TlsLink {
             pending: Vec::new(),
             pending_sent: 0,
             pending_plain_bytes: 0,
+            is_fruitless: false,
             receiving_ended: false,
             sending_ended: false,
             shutdown_when_sent: false,
@@ -179,6 +182,7 @@ impl TlsLink {
         // No more than there is room for, so that little has to be kept, but at least one record.
         let records = target.room() / TLS_RECORD_PLAIN_BYTES + 1;
         let wanted = (target.room() + records * TLS_RECORD_EXTRA_BYTES).max(TLS_RECORD_BYTES_MAX);
+        let wanted = if self.is_fruitless { TLS_RECORD_BYTES_MAX } else { wanted };
         let wanted = wanted.saturating_sub(have).max(TLS_RECORD_BYTES_MAX).min(buffer.len() - have);
         let (bytes, drained, ended) = match self.socket.receive(&mut [], &mut buffer[have..have + wanted]) {
             Ok(ReceiveOutcome::Bytes { bytes, drained }) => (bytes, drained, false),
@@ -191,6 +195,7 @@ impl TlsLink {
         };
         let end = have + bytes;
         let (used, stopped) = self.decrypt(&mut buffer[..end], target, buffers)?;
+        self.is_fruitless = target.filled < used / TLS_FRUITLESS_DIVISOR;
         let left = &buffer[used..end];
         let most = if self.phase == TlsPhase::Handshaking { TLS_HANDSHAKE_BYTES_MAX } else { buffer.len() - 1 };
         if left.len() > most {
@@ -418,16 +423,14 @@ impl Link for TlsLink {
         if target.room() == 0 {
             return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
-        loop {
-            let drained = self.read_socket(&mut target)?;
-            match target.filled {
-                0 if self.receiving_ended => return Ok(ReceiveOutcome::Closed),
-                0 if drained => return Ok(ReceiveOutcome::Idle),
-                0 => {}
-                bytes => {
-                    let drained = drained && target.room() > 0 && !self.receiving_ended && !self.has_plaintext();
-                    return Ok(ReceiveOutcome::Bytes { bytes, drained });
-                }
+        let drained = self.read_socket(&mut target)?;
+        match target.filled {
+            0 if self.receiving_ended => Ok(ReceiveOutcome::Closed),
+            0 if drained => Ok(ReceiveOutcome::Idle),
+            // Of records that bring nothing there may be no end: the caller asks again, after others.
+            bytes => {
+                let drained = drained && target.room() > 0 && !self.receiving_ended && !self.has_plaintext();
+                Ok(ReceiveOutcome::Bytes { bytes, drained })
             }
         }
     }
