@@ -15,7 +15,7 @@ use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
-use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX, REFUSALS_PER_FLUSH};
+use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX, OUTCOME_WORK, REFUSALS_PER_FLUSH};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
 use crate::observer::Observer;
 use crate::publishing::{Publish, Publishing};
@@ -443,6 +443,11 @@ impl Broker {
     #[inline]
     pub fn is_turn_over(&self) -> bool {
         self.data.dispatcher.work.is_spent()
+    }
+
+    /// Draws for what a connection does rarely: it logs in, opens or closes a channel, or is refused something.
+    pub fn draw_outcome(&mut self) {
+        self.data.dispatcher.work.draw(OUTCOME_WORK);
     }
 
     /// Whether turns have left work undone, which [`Broker::run_deferred`] does.

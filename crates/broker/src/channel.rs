@@ -1,6 +1,7 @@
 //! A channel: its delivery tags, its consumers, and how its publishes are made safe.
 
 use crate::channel_confirms::ChannelConfirms;
+use crate::consumers_by_tag::ConsumersByTag;
 use crate::direct_reply::ReplyConsumer;
 use crate::ids::{ChannelKey, ConnectionSlot};
 use crate::limits::TRANSACTION_SETTLED_PER_OPERATION;
@@ -9,9 +10,8 @@ use crate::publish_route::PublishRouteCache;
 use crate::transaction::{Transaction, TransactionOperation};
 use crate::waiting_consumers::WaitingConsumers;
 use catalog::Refusal;
-use queues::{ChangeList, ConsumerKey, Ledger, SettlementOutcome, WorkBudget};
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use queues::{ChangeList, Ledger, SettlementOutcome, WorkBudget};
+use std::collections::VecDeque;
 use wire::{ChannelNumber, DeliveryTag, ReplyCode};
 
 /// How publishes of a channel are made safe.
@@ -28,8 +28,7 @@ pub struct Channel {
     pub slot: ConnectionSlot,
     pub number: ChannelNumber,
     pub ledger: Ledger,
-    /// Its consumers by their tags.
-    pub consumers: BTreeMap<Arc<[u8]>, ConsumerKey>,
+    pub consumers: ConsumersByTag,
     /// Consumers that could not accept a delivery because of the channel or of its connection's output.
     pub waiting: WaitingConsumers,
     /// It is on the list of channels that wait for capacity in the output of their connection.
@@ -68,7 +67,7 @@ impl Channel {
             slot,
             number,
             ledger: Ledger::default(),
-            consumers: BTreeMap::new(),
+            consumers: ConsumersByTag::default(),
             waiting: WaitingConsumers::default(),
             awaits_output: false,
             closing: false,

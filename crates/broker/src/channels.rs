@@ -144,7 +144,7 @@ impl Channels {
     }
 
     pub fn consumer_by_tag(&self, key: ChannelKey, tag: &[u8]) -> Option<ConsumerKey> {
-        self.table.get(key)?.consumers.get(tag).copied()
+        self.table.get(key)?.consumers.get(tag)
     }
 
     pub fn check_tag_is_new(&self, key: ChannelKey, tag: &[u8]) -> Result<(), Refusal> {
@@ -464,7 +464,7 @@ impl Channels {
     /// larger count is not withdrawn; what it lets in is parked here. Returns the work of that.
     pub fn widen_windows(&mut self, key: ChannelKey) -> usize {
         let Some(channel) = self.table.get(key) else { return 0 };
-        for &consumer_key in channel.consumers.values() {
+        for consumer_key in channel.consumers.iter() {
             let Some(consumer) = self.consumers.get_mut(consumer_key) else { continue };
             let window = window_of(consumer.prefetch, channel.prefetch_shared, consumer.no_ack);
             let more = window.saturating_sub(consumer.window);
@@ -523,32 +523,13 @@ mod tests {
     use crate::payload::Payload;
     use crate::shard_message::ShardMessage;
     use crate::test_effects::RecordedEffects;
-    use catalog::{QueueId, ShardId};
+    use catalog::ShardId;
     use queues::{BodyRef, ConsumerKey, Content, QueuePosition};
-    use std::collections::VecDeque;
-    use std::sync::Arc;
     use wire::{ChannelNumber, DeliveryTag};
 
     fn consume(channels: &mut Channels, channel: ChannelKey, home: u16, prefetch: u32) -> ConsumerKey {
-        channels.add_consumer(Consumer {
-            channel,
-            tag: Arc::from(*b"tag"),
-            queue: QueueId { index: 0, serial: 0 },
-            home: ShardId(home),
-            no_ack: false,
-            exclusive: false,
-            arguments: Box::default(),
-            prefetch,
-            unsettled: 0,
-            priority: 0,
-            state: ConsumerState::Active,
-            parked: VecDeque::new(),
-            credit_due_messages: 0,
-            credit_due_bytes: 0,
-            credit_listed: false,
-            window: 2,
-            reports_taken: false,
-        })
+        let home = ShardId(home);
+        channels.add_consumer(Consumer { home, prefetch, window: 2, ..Consumer::new(channel, b"tag") })
     }
 
     #[test]

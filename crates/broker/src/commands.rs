@@ -10,7 +10,7 @@ use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress, ReplyConsumer};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot, SessionIdentity};
-use crate::limits::{CONSUMER_ADDITION_WORK, CONSUMERS_PER_CHANNEL_MAX};
+use crate::limits::{CONSUMER_ADDITION_WORK, CONSUMERS_PER_CHANNEL_MAX, METHOD_WORK};
 use crate::requests::{CommandOrigin, Requests, short};
 use crate::rollback::Rollback;
 use crate::session_state::{PendingReply, ReadControl};
@@ -54,6 +54,9 @@ impl Commands<'_> {
                 fx.reply(slot, number, reply);
             }
         };
+        if !matches!(method, Method::BasicAck(_) | Method::BasicNack(_) | Method::BasicReject(_)) {
+            self.requests.control.data.dispatcher.work.draw(METHOD_WORK);
+        }
         match method {
             Method::BasicAck(ack) => {
                 self.settle(key, ack.delivery_tag, ack.multiple, SettlementOutcome::Acknowledged, fx)?;

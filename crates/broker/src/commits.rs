@@ -4,6 +4,7 @@ use crate::data_plane::DataPlane;
 use crate::deferred_work::{DeferredCommit, DeferredPublish, DeferredWork};
 use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
+use crate::limits::COMMITTED_PUBLISH_WORK;
 use crate::publish_origin::{PublishOrigin, Publisher};
 use crate::publishing::Publishing;
 use crate::session_state::{PendingCommand, PendingReply, ReadControl};
@@ -58,6 +59,8 @@ impl Commits<'_> {
             }
             match commit.operations.next() {
                 Some(TransactionOperation::Publish { message, mandatory, further_keys }) => {
+                    // It may find no exchange or no queue, or go to another shard, which draws nothing by itself.
+                    self.publishing.data.dispatcher.work.draw(COMMITTED_PUBLISH_WORK);
                     self.publish(&commit, &message, mandatory, further_keys.as_deref(), fx);
                 }
                 Some(TransactionOperation::Settle { deliveries, outcome }) => {

@@ -40,7 +40,7 @@ const _: () = assert!(size_of::<AwaitedAnswer>() == size_of::<PublishKey>());
 /// Confirms to send, and publishes that await an answer.
 pub(crate) struct PublisherConfirms {
     /// Channels with publishes to confirm.
-    due: Vec<ChannelKey>,
+    due: VecDeque<ChannelKey>,
     is_unfinished: bool,
     /// Publishes that each shard has not accepted yet, in the order they were sent.
     awaiting_shards: Vec<VecDeque<AwaitedAnswer>>,
@@ -60,7 +60,7 @@ impl PublisherConfirms {
     pub fn new(shards: u16) -> Self {
         let shards = usize::from(shards);
         PublisherConfirms {
-            due: Vec::new(),
+            due: VecDeque::new(),
             is_unfinished: false,
             awaiting_shards: (0..shards).map(|_| VecDeque::new()).collect(),
             sources: SlotMap::with_key(),
@@ -76,7 +76,7 @@ impl PublisherConfirms {
     pub fn mark_due(&mut self, key: ChannelKey, confirms: &mut ChannelConfirms) {
         if !confirms.due {
             confirms.due = true;
-            self.due.push(key);
+            self.due.push_back(key);
         }
     }
 
@@ -226,11 +226,11 @@ impl PublisherConfirms {
     }
 
     /// Confirms what has become safe, one `basic.ack` per channel, up to each publish that a queue refused: that one gets a
-    /// `basic.nack`. So many of these at most.
+    /// `basic.nack`. So many of these at most; a channel with more goes on behind the others.
     pub fn flush<E: Effects>(&mut self, channels: &mut Channels, refusals_max: usize, fx: &mut E) {
         let mut refusals_left = refusals_max;
         self.is_unfinished = false;
-        while let Some(key) = self.due.pop() {
+        while let Some(key) = self.due.pop_front() {
             let Some(channel) = channels.get_mut(key) else { continue };
             let confirms = &mut channel.confirms;
             confirms.due = false;

@@ -63,6 +63,30 @@ pub struct Consumer {
 }
 
 impl Consumer {
+    /// One of a queue of the first shard, without limits.
+    #[cfg(test)]
+    pub fn new(channel: ChannelKey, tag: &[u8]) -> Self {
+        Consumer {
+            channel,
+            tag: tag.into(),
+            queue: QueueId { index: 0, serial: 0 },
+            home: ShardId(0),
+            no_ack: false,
+            exclusive: false,
+            arguments: Box::default(),
+            prefetch: 0,
+            unsettled: 0,
+            priority: 0,
+            state: ConsumerState::Active,
+            parked: VecDeque::new(),
+            credit_due_messages: 0,
+            credit_due_bytes: 0,
+            credit_listed: false,
+            window: REMOTE_WINDOW_MESSAGES,
+            reports_taken: false,
+        }
+    }
+
     /// Whether its own prefetch count allows one more.
     #[inline]
     pub fn has_credit(&self) -> bool {
@@ -113,7 +137,7 @@ pub fn window_of(prefetch: u32, prefetch_shared: u32, no_ack: bool) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Consumer, ConsumerState};
+    use super::Consumer;
     use crate::effects::Effects;
     use crate::ids::ChannelKey;
     use crate::shard_message::ShardMessage;
@@ -121,27 +145,16 @@ mod tests {
     use catalog::{QueueId, ShardId};
     use queues::ConsumerKey;
     use queues::limits::REMOTE_WINDOW_BYTES;
-    use std::collections::VecDeque;
 
     fn consumer(no_ack: bool) -> Consumer {
+        let queue = QueueId { index: 3, serial: 1 };
         Consumer {
-            channel: ChannelKey::default(),
-            tag: b"tag".as_slice().into(),
-            queue: QueueId { index: 3, serial: 1 },
+            queue,
             home: ShardId(2),
             no_ack,
-            exclusive: false,
-            arguments: Box::default(),
             prefetch: 5,
-            unsettled: 0,
-            priority: 0,
-            state: ConsumerState::default(),
-            parked: VecDeque::new(),
-            credit_due_messages: 0,
-            credit_due_bytes: 0,
-            credit_listed: false,
             window: 7,
-            reports_taken: false,
+            ..Consumer::new(ChannelKey::default(), b"tag")
         }
     }
 

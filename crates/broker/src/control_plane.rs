@@ -15,6 +15,7 @@ use crate::sessions::Sessions;
 use crate::shard_message::{QueueRequest, RefusedDefinition, ShardMessage};
 use crate::transaction::TransactionOperation;
 use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
+use queues::limits::KEYS_PER_WORK;
 use queues::{ConsumerKey, ConsumerRef, ConsumerRotation, Queue, QueueTimerResult, Requester, TimerTarget, stored_uid};
 use wire::ShortStr;
 use wire::method::{Method, basic, tx};
@@ -339,9 +340,9 @@ impl ControlPlane<'_> {
                     work.draw(deliveries.len());
                     channel.ledger.restore(deliveries);
                 }
-                Some(TransactionOperation::Publish { message, .. }) => {
-                    work.draw(1);
-                    drop(message);
+                Some(TransactionOperation::Publish { message, further_keys, .. }) => {
+                    work.draw(1 + further_keys.as_ref().map_or(0, |keys| keys.len() / KEYS_PER_WORK));
+                    drop((message, further_keys));
                 }
                 None => {
                     if rollback.is_asked && !channel.closing {

@@ -2,6 +2,9 @@
 //!
 //! A dead letter that finds no queue is dropped, as in RabbitMQ. What the store has of a message is forgotten once its letter is
 //! in its queues, on other shards durably: a crash may leave both, and never neither.
+//!
+//! While memory is short, letters that several queues would get wait: one of these takes what the message took before, and each
+//! further one takes more.
 
 use crate::confirms::{PublisherConfirms, SourceKey};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
@@ -16,6 +19,7 @@ use queues::{
     BodyRef, CachedDeadLetterRoute, Content, DeadLetter, DeadLetterGroup, DeadLetterReason, DeadLetterTarget,
     DeathHistory, DeathHistoryWriter, Message, SettledRun, StoredPosition, WorkBudget,
 };
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use wire::BodyRun;
 
@@ -92,6 +96,12 @@ impl DeadLetterRouter {
             let next = dispatcher.queues.housekeeping.dead_letters.next(group.is_stored);
             let Some((message, source)) = next else { break };
             group.messages -= 1;
+            if dispatcher.queues.housekeeping.dead_letters.is_held(group) {
+                if hold(group, message, source, dispatcher).is_break() {
+                    break;
+                }
+                continue;
+            }
             let dead_letter = DeadLetter { message: &message, reason: group.reason, target: &group.target };
             let history = writer.write(dead_letter, now_s, self.properties_bytes_max);
             let first = history == DeathHistory::First;
@@ -117,6 +127,12 @@ impl DeadLetterRouter {
             // Also of a letter that nothing gets: its headers were read.
             dispatcher.work.draw(writer.work());
             if let Some(route) = looked_up.as_ref().or(writer.cached_route(version).filter(|_| plain)) {
+                if dispatcher.queues.housekeeping.dead_letters.is_holding() && route.queues.len() > 1 {
+                    if hold(group, message, source, dispatcher).is_break() {
+                        break;
+                    }
+                    continue;
+                }
                 let content = content(dead_letter, &writer, now_us);
                 let source = source.map(|source| paths.confirms.hold_source(source));
                 self.forward(dead_letter, route, content, first, source, paths, catalog, fx);
@@ -321,6 +337,19 @@ fn forward_from<E: Effects>(
     let part = RoutePart { queues: &route.queues, from, is_wanted, work_each, source };
     let DeadLetterPaths { dispatcher, forwarder, confirms } = paths;
     forwarder.forward_part(&part, content, kept, (dispatcher, confirms), fx)
+}
+
+/// A dead letter waits until there is memory for what its queues would take. Breaks off where the budget of the turn is spent.
+#[cold]
+fn hold(
+    group: &mut DeadLetterGroup,
+    message: Message,
+    source: Option<StoredPosition>,
+    dispatcher: &mut Dispatcher,
+) -> ControlFlow<()> {
+    dispatcher.queues.housekeeping.dead_letters.hold(group, message, source);
+    dispatcher.work.draw(1);
+    if dispatcher.work.is_spent() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// A dead letter is dropped: the store is done with the message that it comes from.

@@ -41,6 +41,10 @@ impl FlowControl {
         self.is_paging = is_paging;
     }
 
+    pub fn is_paging(&self) -> bool {
+        self.is_paging
+    }
+
     /// How many queues are full, here and on other shards.
     pub fn full_len(&self) -> usize {
         self.full.len()

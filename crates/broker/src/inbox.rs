@@ -184,12 +184,12 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::Rejected { queue, position, message } => {
                 let dispatcher = &mut self.requests.control.data.dispatcher;
-                dispatcher.work.draw(dispatcher.queues.reject(queue, position, message, fx));
+                dispatcher.work.draw(1 + dispatcher.queues.reject(queue, position, message, fx));
             }
             ShardMessage::Returned { queue, position, message, redelivered, was_delivered, ack_required } => {
                 let entry = QueueEntry { position, message, redelivered };
                 let dispatcher = &mut self.requests.control.data.dispatcher;
-                dispatcher.work.draw(dispatcher.queues.requeue(queue, entry, was_delivered, ack_required, fx));
+                dispatcher.work.draw(1 + dispatcher.queues.requeue(queue, entry, was_delivered, ack_required, fx));
             }
             ShardMessage::Request { requester, queue, request } => {
                 let response = self.requests.respond(requester, queue, request, fx);

@@ -36,6 +36,7 @@ mod commands;
 mod commits;
 mod confirms;
 mod consumer;
+mod consumers_by_tag;
 mod control_plane;
 mod data_plane;
 mod dead_letter_router;

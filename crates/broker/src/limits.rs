@@ -13,6 +13,14 @@ pub(crate) const CONSUMER_ADDITION_WORK: usize = 8;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub(crate) const CONSUMER_REMOVAL_WORK: usize = 8;
 
+/// Units of work of a channel that is opened or closed, or of what is refused.
+pub(crate) const OUTCOME_WORK: usize = 8;
+/// Units of work of a method other than those that settle deliveries, beside what it has done.
+pub(crate) const METHOD_WORK: usize = 2;
+/// Units of work of a channel that is closed, beside its consumers and deliveries.
+pub(crate) const CHANNEL_REMOVAL_WORK: usize = 4;
+/// Units of work of a publish that is committed, beside those of its route and queues.
+pub const COMMITTED_PUBLISH_WORK: usize = 4;
 /// Units of work to close a channel whose acknowledgements are overdue, and to tell its client.
 pub(crate) const OVERDUE_CHANNEL_WORK: usize = 64;
 /// Messages that were settled on another shard and are counted here for one unit of work.
@@ -23,8 +31,9 @@ pub const CONSUMERS_ASKED_BEYOND_MAX: usize = 1_024;
 pub(crate) const NOTICE_WORK: usize = 64;
 /// Units of work to tell a client that a consumer was cancelled.
 pub(crate) const CANCEL_NOTICE_WORK: usize = 2;
-/// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.
-pub(crate) const DEFINITION_WORK: usize = 10;
+/// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables, some
+/// 5 µs among a million others.
+pub(crate) const DEFINITION_WORK: usize = 20;
 /// Quotas of virtual hosts that are looked at for one unit of work with each definition.
 pub(crate) const QUOTAS_PER_WORK: usize = 8;
 /// Messages that a queue on another shard may have sent ahead to one consumer before it is granted more credit.

@@ -76,8 +76,7 @@ impl MemoryGrowth<'_> {
             return false;
         };
         self.catalog
-            .bindings_to(queue)
-            .take(BINDINGS_COMPARED_MAX)
+            .newest_bindings_to(queue, BINDINGS_COMPARED_MAX)
             .any(|binding| binding.source == source && binding.routing_key == bind.routing_key.as_bytes())
     }
 }

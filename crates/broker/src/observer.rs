@@ -57,6 +57,7 @@ impl Observer<'_> {
             waiting: housekeeping.waiting as u64,
             waiting_bytes: housekeeping.waiting_bytes,
             unacknowledged: channels.unsettled() as u64,
+            held_dead_letters: housekeeping.dead_letters.held_len() as u64,
         }
     }
 

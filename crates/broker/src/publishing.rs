@@ -73,13 +73,15 @@ impl Publishing<'_> {
         self.data.published += 1;
         let rewritten;
         let mut properties = publish.properties;
-        if properties.reply_to().is_some_and(|reply_to| reply_to.as_bytes() == PSEUDO_QUEUE.as_bytes()) {
+        if properties.has_reply_to()
+            && properties.reply_to().is_some_and(|reply_to| reply_to.as_bytes() == PSEUDO_QUEUE.as_bytes())
+        {
             rewritten = self
                 .with_reply_address(key, properties)
                 .map_err(|refusal| self.exchange_refusal_or(slot, publish.exchange, refusal))?;
             properties = RawProperties::new(&rewritten);
         }
-        if properties.user_id().is_some() || properties.expiration().is_some() {
+        if properties.has_user_id() || properties.has_expiration() {
             self.check_properties(slot, properties)
                 .map_err(|refusal| self.exchange_refusal_or(slot, publish.exchange, refusal))?;
         }

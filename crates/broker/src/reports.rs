@@ -188,6 +188,8 @@ pub struct HeldTotals {
     pub waiting: u64,
     pub waiting_bytes: u64,
     pub unacknowledged: u64,
+    /// Dead letters that wait for memory.
+    pub held_dead_letters: u64,
 }
 
 /// What a session is for those who watch it, beside its connection.

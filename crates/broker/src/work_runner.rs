@@ -7,6 +7,7 @@ use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
+use crate::limits::CHANNEL_REMOVAL_WORK;
 use crate::requests::Requests;
 use crate::shard_message::QueueRequest;
 use catalog::{Definition, QueueRoute};
@@ -94,10 +95,10 @@ impl WorkRunner<'_> {
                 self.control.sessions.deferred.push(key, unfinished);
                 break;
             }
-            // What it has deferred in turn comes before the rest.
-            let mut nested = self.control.sessions.deferred.take(key);
-            nested.append(&mut rest);
-            rest = nested;
+            // What it has deferred in turn comes before the rest, which may be long.
+            for nested in self.control.sessions.deferred.take(key).into_iter().rev() {
+                rest.push_front(nested);
+            }
         }
         self.control.sessions.deferred.restore(key, rest);
         if let Some(slot) = self.control.sessions.deferred.end_turn(key) {
@@ -222,7 +223,7 @@ impl WorkRunner<'_> {
     fn take_apart<E: Effects>(&mut self, key: ChannelKey, outcome: SettlementOutcome, fx: &mut E) -> bool {
         while !self.control.data.dispatcher.work.is_spent() {
             let channel = self.control.data.dispatcher.channels.get(key);
-            let Some((_, &consumer)) = channel.and_then(|channel| channel.consumers.first_key_value()) else { break };
+            let Some(consumer) = channel.and_then(|channel| channel.consumers.first()) else { break };
             self.control.drop_consumer(consumer, fx);
         }
         let dispatcher = &mut self.control.data.dispatcher;
@@ -236,6 +237,7 @@ impl WorkRunner<'_> {
             return true;
         }
         dispatcher.channels.remove(key);
+        dispatcher.work.draw(CHANNEL_REMOVAL_WORK);
         false
     }
 }

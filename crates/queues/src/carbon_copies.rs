@@ -1,6 +1,7 @@
 //! Sender-selected distribution: further routing keys in the headers `CC` and `BCC` (RabbitMQ extension).
 
 use crate::death_events::copy_entries;
+use crate::limits::KEYS_PER_WORK;
 use crate::message::Content;
 use crate::work_budget::WorkBudget;
 use catalog::{Catalog, ExchangeId, KeyedRoute, QueueRoute, Refusal};
@@ -27,8 +28,8 @@ impl PublishRewrite {
     }
 }
 
-/// The further routing keys of a publish; `None` if it has neither header. Adds the entries of its headers that are copied to the
-/// work.
+/// The further routing keys of a publish; `None` if it has neither header. Adds its keys, and the
+/// entries of its headers that are copied, to the work.
 #[cold]
 pub fn parse(properties: RawProperties<'_>, work: &mut usize) -> Result<Option<PublishRewrite>, Refusal> {
     let Some(headers) = properties.headers() else { return Ok(None) };
@@ -57,6 +58,7 @@ pub fn parse(properties: RawProperties<'_>, work: &mut usize) -> Result<Option<P
         });
         out
     });
+    *work += keys.len() / KEYS_PER_WORK;
     let bcc = crate::bcc::pack(keys[visible..].iter().map(|key| &**key));
     Ok(Some(PublishRewrite { keys, bcc, properties }))
 }
@@ -95,6 +97,7 @@ pub fn find_again(
     if visible.is_empty() && content.bcc.is_empty() {
         return find(exchange, content.routing_key, properties, catalog, work);
     }
+    work.draw((visible.len() + crate::bcc::unpack(content.bcc).count()) / KEYS_PER_WORK);
     let further = visible.iter().map(|key| &**key).chain(crate::bcc::unpack(content.bcc));
     let mut search = Box::new(KeyedRoute::new(exchange, std::iter::once(content.routing_key).chain(further)));
     continue_search(&mut search, properties, catalog, work).ok_or(search)
@@ -119,7 +122,8 @@ pub fn find(
     }
 }
 
-/// Only a turn whose budget is spent leaves a search: what follows in this turn would overtake it.
+/// Only a turn whose budget is spent leaves a search: what follows in this turn would overtake it. One that is spent by the walk
+/// does not begin the search, whose first piece may be as much again.
 #[cold]
 fn search_on(
     mut search: Box<KeyedRoute>,
@@ -127,6 +131,9 @@ fn search_on(
     catalog: &mut Catalog,
     work: &mut WorkBudget,
 ) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
+    if work.is_spent() {
+        return Err(search);
+    }
     continue_search(&mut search, properties, catalog, work).ok_or(search)
 }
 

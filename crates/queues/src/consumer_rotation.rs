@@ -258,6 +258,7 @@ impl ConsumerRotation {
 mod tests {
     use super::{ConsumerAnswer, ConsumerRotation};
     use crate::ids::{ConsumerKey, ConsumerRef};
+    use crate::test_visits;
     use slotmap::SlotMap;
 
     fn next(rotation: &mut ConsumerRotation, accepts: impl Fn(ConsumerRef) -> bool) -> Option<ConsumerRef> {
@@ -362,6 +363,38 @@ mod tests {
         assert_eq!((places(&rotation), rotation.len()), (2, 2));
         assert_eq!((next(&mut rotation, |_| true), rotation.pop()), (Some(all[9_997]), Some(all[9_997])));
         assert_eq!((next(&mut rotation, |_| true), places(&rotation)), (Some(all[9_999]), 1));
+    }
+
+    #[test]
+    fn whoever_leaves_comes_or_has_a_turn_looks_at_few_others() {
+        /// Its own place, its neighbours, those at the ends of the list; more than once.
+        const FEW: usize = 12;
+        let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
+        let all: Vec<_> = (0..10_000).map(|_| ConsumerRef::Local(keys.insert(()))).collect();
+        let mut rotation = ConsumerRotation::default();
+        let few = |what: &str, work: &mut dyn FnMut()| {
+            let visits = test_visits::count(work);
+            assert!(visits <= FEW, "{what}: {visits} visits");
+        };
+        assert_eq!(test_visits::count(|| assert!(all.contains(&all[9_999]))), all.len(), "a search is counted");
+        for (number, &consumer) in all.iter().enumerate() {
+            few("comes", &mut || rotation.add(consumer, number as i32 % 2, false, false));
+        }
+        // Some of the higher priority become idle, and not all of these are active again.
+        for _ in 0..2_500 {
+            few("is asked", &mut || assert!(rotation.next(|_| ConsumerAnswer::LastIdle).is_none()));
+        }
+        for &consumer in all.iter().skip(1).step_by(2).take(1_000) {
+            few("is active again", &mut || rotation.activate(consumer, 1));
+        }
+        assert_eq!(places(&rotation), 8_500);
+        for (left, at) in (0..all.len()).map(|left| (left, left * 7_919 % all.len())) {
+            few("leaves", &mut || assert!(rotation.remove(all[at]).is_some()));
+            if left + 1 < all.len() {
+                few("has a turn", &mut || _ = next(&mut rotation, |_| true));
+            }
+        }
+        assert_eq!((rotation.len(), places(&rotation)), (0, 0));
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod carbon_copies;
 mod change_list;
 mod chunked_queue;
 mod consumer_rotation;
+mod dead_letter_list;
 mod dead_letter_reason;
 mod death_events;
 mod death_history;
@@ -21,6 +22,7 @@ pub mod delayed_record;
 mod delivery_count;
 mod expiration;
 mod features;
+mod held_dead_letters;
 mod ids;
 mod ledger;
 pub mod limits;
@@ -48,11 +50,14 @@ mod settled_run;
 mod subscription;
 #[cfg(test)]
 mod test_storage;
+#[cfg(test)]
+mod test_visits;
 mod vhost_quotas;
 mod work_budget;
 
 pub use change_list::ChangeList;
 pub use consumer_rotation::{ConsumerAnswer, ConsumerRotation};
+pub use dead_letter_list::DeadLetterGroup;
 pub use dead_letter_reason::DeadLetterReason;
 pub use death_history::{CachedDeadLetterRoute, DeadLetter, DeadLetterTarget, DeathHistory, DeathHistoryWriter};
 pub use delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
@@ -67,7 +72,6 @@ pub use paged_slot_map::PagedSlotMap;
 pub use pager::Pager;
 pub use paging::WaitingGet;
 pub use peeked_message::{PeekedMessage, PeekedQueue};
-pub use pending_dead_letters::DeadLetterGroup;
 pub use pending_purges::{PendingPurge, Purges};
 pub use queue::Queue;
 pub use queue_entry::QueueEntry;

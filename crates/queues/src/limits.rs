@@ -19,12 +19,18 @@ pub(crate) const EXPIRED_PER_CHECK: usize = 256;
 /// Dead letters of one shard that wait to be routed. Clients that cause them wait before there are so many; what other shards
 /// cause beyond is dropped and counted, as dead letters without confirms may be.
 pub(crate) const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
+/// Units of work to find that a queue has too few messages for a page: all that stay before it are looked at.
+pub(crate) const FRUITLESS_PAGE_WORK: usize = 256;
 /// Units of work of a dead letter beside those of its queues and its properties.
 pub const DEAD_LETTER_WORK: usize = 4;
+/// Further routing keys of a message that one unit of work takes out of its headers, puts in order and copies.
+pub const KEYS_PER_WORK: usize = 2;
 /// Bytes of properties that one unit of work writes anew: of a dead letter, or of a message with a count of its returns.
 pub const PROPERTIES_BYTES_PER_WORK: usize = 128;
 /// Bytes of properties that one unit of work copies to the output of a consumer.
 pub const PROPERTIES_BYTES_COPIED_PER_WORK: usize = 1_024;
+/// Bytes of a body that one unit of work cuts into frames for a consumer: two of the smallest.
+pub(crate) const BODY_BYTES_CUT_PER_WORK: usize = 8 * 1_024;
 /// Units of work of an entry of `x-death` that a message has when it dies: it is read, compared with the others and written.
 pub const DEATH_HISTORY_ENTRY_WORK: usize = 2;
 /// Capacity, in dead letters, that their list keeps when it runs empty.

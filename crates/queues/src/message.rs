@@ -2,7 +2,7 @@
 //!
 //! A kept message is one counted block that any number of queues and consumers share.
 
-use crate::limits::{PROPERTIES_BYTES_COPIED_PER_WORK, SHARED_BODY_BYTES_MIN};
+use crate::limits::{BODY_BYTES_CUT_PER_WORK, PROPERTIES_BYTES_COPIED_PER_WORK, SHARED_BODY_BYTES_MIN};
 use slab::{HeaderWithTail, Pool, Slice};
 use wire::{BodyRun, RawProperties};
 
@@ -80,10 +80,10 @@ impl<'a> Content<'a> {
         self.properties().is_persistent()
     }
 
-    /// Units of work to copy the properties of a delivery to an output. Bodies are shared.
+    /// Units of work to copy the properties of a delivery to an output, and to cut its body into frames. Bodies are shared.
     #[inline]
     pub fn copying_work(&self) -> usize {
-        self.properties.len() / PROPERTIES_BYTES_COPIED_PER_WORK
+        self.properties.len() / PROPERTIES_BYTES_COPIED_PER_WORK + self.body.len() / BODY_BYTES_CUT_PER_WORK
     }
 
     /// Keeps the content beyond the receive buffer: one block from `pool`.

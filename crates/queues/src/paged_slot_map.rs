@@ -62,11 +62,15 @@ impl<K: Key, V> PagedSlotMap<K, V> {
 
     #[inline]
     fn page(&self, number: usize) -> Option<&Page<V>> {
+        #[cfg(test)]
+        crate::test_visits::note();
         if number == 0 { Some(&self.first) } else { self.more.get(number - 1) }
     }
 
     #[inline]
     fn page_mut(&mut self, number: usize) -> Option<&mut Page<V>> {
+        #[cfg(test)]
+        crate::test_visits::note();
         if number == 0 { Some(&mut self.first) } else { self.more.get_mut(number - 1) }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::delivery_count::with_delivery_count;
 use crate::ids::QueuePosition;
-use crate::limits::{PAGED_MESSAGES_PER_WORK, PAGING_QUEUES_CHECKED};
+use crate::limits::{FRUITLESS_PAGE_WORK, PAGED_MESSAGES_PER_WORK, PAGING_QUEUES_CHECKED};
 use crate::message_storage::MessageStorage;
 use crate::page::PagedMessage;
 use crate::queue::Queue;
@@ -74,6 +74,8 @@ impl Pager<'_> {
         if was_asked {
             housekeeping.paging.note_written(page.is_some(), housekeeping.waiting_bytes);
             self.work.draw(page.map_or(1, |page| page.count as usize / PAGED_MESSAGES_PER_WORK));
+        } else {
+            self.work.draw(FRUITLESS_PAGE_WORK);
         }
         self.queues.note_uid(uid, id);
         was_asked

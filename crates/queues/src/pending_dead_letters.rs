@@ -3,35 +3,17 @@
 //! What a dead letter causes in turn is routed before the letters behind it. So one message that dies again and again in many
 //! queues takes as many entries here as these queues have, times the deaths of one copy, and not one for each of its copies.
 
+use crate::dead_letter_list::{DeadLetterGroup, DeadLetterList};
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_history::DeadLetterTarget;
+use crate::held_dead_letters::{HeldDeadLetters, ReleasedLetters};
 use crate::ids::StoredPosition;
-use crate::limits::{DEAD_LETTERS_CAPACITY_KEPT, DEAD_LETTERS_PENDING_MAX};
+use crate::limits::DEAD_LETTERS_PENDING_MAX;
 use crate::message::Message;
 use crate::queue_stats::DeathStats;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Dead letters that follow one another, of one target and reason.
-pub struct DeadLetterGroup {
-    pub target: Arc<DeadLetterTarget>,
-    pub reason: DeadLetterReason,
-    pub messages: usize,
-    /// The store has the messages that they come from.
-    pub is_stored: bool,
-}
-
-/// Dead letters in their order.
-#[derive(Default)]
-struct DeadLetterList {
-    groups: VecDeque<DeadLetterGroup>,
-    messages: VecDeque<Message>,
-    /// Of the groups that are stored: where the store has the messages that they come from.
-    sources: VecDeque<StoredPosition>,
-}
-
 /// The dead letters of a shard.
-#[derive(Default)]
 pub struct PendingDeadLetters {
     /// Those that commands and timers have caused.
     first: DeadLetterList,
@@ -45,7 +27,16 @@ pub struct PendingDeadLetters {
     has_caused: bool,
     /// A letter is between two of its queues, and is to be finished before others: whether it has caused others.
     suspended: Option<bool>,
+    /// The next letter is one that was [put back](Self::put_back): nothing may come before it.
+    is_put_back: bool,
     messages: usize,
+    /// At so many, more are dropped.
+    messages_max: usize,
+    /// Those that wait for memory. They are no pending work until it is there, and do not count in `messages`.
+    held: Option<Box<HeldDeadLetters>>,
+    /// Those that waited for memory and are routed now, a list of `nested`.
+    released: Option<ReleasedLetters>,
+    is_holding: bool,
     pushed: u64,
     /// The same by reason.
     pub by_reason: DeathStats,
@@ -55,21 +46,26 @@ pub struct PendingDeadLetters {
     routed: Option<DeadLetterGroup>,
 }
 
-impl DeadLetterList {
-    /// Messages have left it: if these were the last, most of its memory is free.
-    #[inline]
-    fn shrink(&mut self) {
-        if self.messages.is_empty() && self.messages.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
-            self.messages.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
+impl Default for PendingDeadLetters {
+    fn default() -> Self {
+        PendingDeadLetters {
+            first: DeadLetterList::default(),
+            nested: Vec::new(),
+            spare: None,
+            routing: false,
+            has_caused: false,
+            suspended: None,
+            is_put_back: false,
+            messages: 0,
+            messages_max: DEAD_LETTERS_PENDING_MAX,
+            held: None,
+            released: None,
+            is_holding: false,
+            pushed: 0,
+            by_reason: DeathStats::default(),
+            dropped: 0,
+            routed: None,
         }
-    }
-
-    fn next_source(&mut self) -> Option<StoredPosition> {
-        let source = self.sources.pop_front();
-        if self.sources.is_empty() && self.sources.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
-            self.sources.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
-        }
-        source
     }
 }
 
@@ -85,11 +81,10 @@ impl PendingDeadLetters {
     ) -> bool {
         self.pushed += 1;
         self.by_reason.add(reason, 1);
-        if self.messages >= DEAD_LETTERS_PENDING_MAX {
+        if self.messages >= self.messages_max {
             self.dropped += 1;
             return false;
         }
-        let is_stored = source.is_some();
         self.messages += 1;
         if self.routing && !std::mem::replace(&mut self.has_caused, true) {
             self.nested.push(self.spare.take().unwrap_or_default());
@@ -98,24 +93,18 @@ impl PendingDeadLetters {
             Some(list) if self.routing => list,
             _ => &mut self.first,
         };
-        list.messages.push_back(message);
-        list.sources.extend(source);
-        let is_like = |group: &DeadLetterGroup| group.reason == reason && Arc::ptr_eq(&group.target, target);
-        match list.groups.back_mut() {
-            Some(group) if is_like(group) && group.is_stored == is_stored => group.messages += 1,
-            _ => {
-                let known = self.routed.take_if(|group| is_like(group));
-                let target = known.map_or_else(|| Arc::clone(target), |group| group.target);
-                list.groups.push_back(DeadLetterGroup { target, reason, messages: 1, is_stored });
-            }
-        }
+        let routed = &mut self.routed;
+        list.push(reason, message, source, target, |target| {
+            let known = routed.take_if(|group| group.is_of(target, reason));
+            known.map_or_else(|| Arc::clone(target), |group| group.target)
+        });
         true
     }
 
     /// How many more may be added.
     #[inline]
     pub fn room(&self) -> usize {
-        DEAD_LETTERS_PENDING_MAX.saturating_sub(self.messages)
+        self.messages_max.saturating_sub(self.messages)
     }
 
     /// How many were ever added: who compares it knows whether a command has caused any.
@@ -133,53 +122,96 @@ impl PendingDeadLetters {
     /// [`finish_group`](Self::finish_group).
     #[inline]
     pub fn next_group(&mut self) -> Option<DeadLetterGroup> {
+        if self.held.is_some() && !self.is_holding && !self.is_put_back {
+            self.release_held();
+        }
         while let Some(list) = self.nested.last_mut() {
             if let Some(group) = list.groups.pop_front() {
                 return Some(group);
             }
             self.spare = self.nested.pop();
+            self.released.take_if(|released| released.at == self.nested.len());
         }
-        self.first.groups.pop_front()
+        let next = self.first.groups.pop_front();
+        if next.is_none() {
+            self.messages_max = DEAD_LETTERS_PENDING_MAX;
+        }
+        next
+    }
+
+    /// Memory is short, or is not any more: letters that several queues would get are [held](Self::hold) from now on, or routed.
+    pub fn set_holding(&mut self, on: bool) {
+        self.is_holding = on;
+    }
+
+    #[inline]
+    pub fn is_holding(&self) -> bool {
+        self.is_holding
+    }
+
+    /// Whether letters of the group at hand are held: those behind them must not overtake them.
+    #[inline]
+    pub fn is_held(&self, group: &DeadLetterGroup) -> bool {
+        self.held.as_ref().is_some_and(|held| held.has(&group.target))
+    }
+
+    /// Keeps the message at hand, which has caused nothing, until memory is there again. It takes here what it took before, so that
+    /// there is no limit of their own for these.
+    #[cold]
+    pub fn hold(&mut self, group: &mut DeadLetterGroup, message: Message, source: Option<StoredPosition>) {
+        let is_last = |released: &mut ReleasedLetters| released.at + 1 == self.nested.len();
+        if self.held.is_none()
+            && let Some(released) = self.released.take_if(is_last)
+            && let Some(mut list) = self.nested.pop()
+        {
+            // It was held before, and so were those behind it: they are held together, however many they are.
+            self.messages -= list.len();
+            list.return_front(group, message, source);
+            self.held = Some(Box::new(HeldDeadLetters::again(released, list)));
+        } else {
+            self.held.get_or_insert_default().push(&group.target, group.reason, message, source);
+        }
+    }
+
+    /// Those that were held come before those that have followed them, and leave these as much room as there was.
+    #[cold]
+    fn release_held(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        self.messages += held.len();
+        self.messages_max = DEAD_LETTERS_PENDING_MAX + held.len();
+        let (released, list) = held.release(self.nested.len());
+        self.released = Some(released);
+        self.nested.push(list);
     }
 
     /// Takes the next message of the group at hand, and if that `is_stored`, where the store has what it comes from. What is added
     /// from now on is caused by it.
     #[inline]
     pub fn next(&mut self, is_stored: bool) -> Option<(Message, Option<StoredPosition>)> {
-        self.routing = true;
-        let list = self.nested.last_mut().unwrap_or(&mut self.first);
-        let message = list.messages.pop_front();
-        list.shrink();
-        let source = if is_stored { list.next_source() } else { None };
-        self.messages -= usize::from(message.is_some());
-        message.map(|message| (message, source))
+        (self.routing, self.is_put_back) = (true, false);
+        let next = self.nested.last_mut().unwrap_or(&mut self.first).pop(is_stored);
+        self.messages -= usize::from(next.is_some());
+        next
     }
 
     /// The messages behind the one at hand, if that has caused no others.
     #[inline]
     pub fn following(&self) -> impl Iterator<Item = &Message> {
-        self.nested.last().unwrap_or(&self.first).messages.iter()
+        self.nested.last().unwrap_or(&self.first).messages()
     }
 
     /// Drops so many of the messages behind the one at hand, which are routed. Passes on where the store has what they come from, if
     /// the group at hand `is_stored`.
-    pub fn drop_following(&mut self, count: usize, is_stored: bool, mut routed: impl FnMut(StoredPosition)) {
-        let list = self.nested.last_mut().unwrap_or(&mut self.first);
-        self.messages -= list.messages.drain(..count).len();
-        list.shrink();
-        if is_stored {
-            (0..count).filter_map(|_| list.next_source()).for_each(&mut routed);
-        }
+    pub fn drop_following(&mut self, count: usize, is_stored: bool, routed: impl FnMut(StoredPosition)) {
+        self.messages -= count;
+        self.nested.last_mut().unwrap_or(&mut self.first).drop_next(count, is_stored, routed);
     }
 
     /// Returns the message at hand: it is the next again. It has caused nothing.
     pub fn put_back(&mut self, message: Message, source: Option<StoredPosition>) {
         self.messages += 1;
-        let list = self.nested.last_mut().unwrap_or(&mut self.first);
-        list.messages.push_front(message);
-        if let Some(source) = source {
-            list.sources.push_front(source);
-        }
+        self.is_put_back = true;
+        self.nested.last_mut().unwrap_or(&mut self.first).put_back(message, source);
     }
 
     /// Whether the message at hand has caused dead letters, which go before the rest of its group.
@@ -223,14 +255,20 @@ impl PendingDeadLetters {
         (self.routing, self.has_caused) = (false, false);
     }
 
-    #[inline]
+    /// How many wait, for whatever.
     pub fn len(&self) -> usize {
-        self.messages + usize::from(self.suspended.is_some())
+        self.messages + usize::from(self.suspended.is_some()) + self.held_len()
     }
 
+    /// How many wait for memory.
+    pub fn held_len(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.len())
+    }
+
+    /// Whether none can be routed now.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.messages == 0 && self.suspended.is_none()
+        self.messages == 0 && self.suspended.is_none() && (self.is_holding || self.held.is_none())
     }
 }
 
@@ -309,5 +347,81 @@ mod tests {
         sorted.sort();
         assert_eq!((order.len(), &order), (2 * (1 + 3 + 9), &sorted), "as if each were routed as it was caused");
         assert!(most <= 1 + 3 * 2 && pending.is_empty(), "{most} letters at once");
+    }
+
+    #[test]
+    fn letters_that_are_held_are_no_work_and_come_before_those_that_follow_them() {
+        let pool = Pool::new(PoolOptions::default());
+        let target = |name: &str| {
+            let exchange = b"d".as_slice().into();
+            Arc::new(DeadLetterTarget { vhost: VhostId(0), queue: name.into(), exchange, routing_key: None })
+        };
+        let (held, other) = (target("held"), target("other"));
+        let mut pending = PendingDeadLetters::default();
+        let push = |pending: &mut PendingDeadLetters, target: &Arc<DeadLetterTarget>, body: u8| {
+            let letter = Content { body: BodyRef::Small(&[body]), ..Content::EMPTY }.keep(&pool);
+            pending.push(target, DeadLetterReason::Rejected, letter, None);
+        };
+        // Routes all that are pending but the letters of the target `held`, as far as they must wait. Returns their bodies.
+        let route = |pending: &mut PendingDeadLetters| {
+            let mut routed = Vec::new();
+            while let Some(mut group) = pending.next_group() {
+                while group.messages > 0
+                    && let Some((message, source)) = pending.next(group.is_stored)
+                {
+                    group.messages -= 1;
+                    let BodyRef::Small(body) = message.content().body else { unreachable!("bodies here are small") };
+                    let body = body[0];
+                    if pending.is_held(&group) || pending.is_holding() && Arc::ptr_eq(&group.target, &held) {
+                        pending.hold(&mut group, message, source);
+                    } else {
+                        routed.push(body);
+                    }
+                }
+                pending.finish_group(group);
+            }
+            routed
+        };
+        pending.set_holding(true);
+        [(&held, 1), (&other, 2), (&held, 3), (&held, 4)].iter().for_each(|(target, body)| {
+            push(&mut pending, target, *body);
+        });
+        assert_eq!(route(&mut pending), [2]);
+        assert_eq!((pending.is_empty(), pending.len(), pending.held_len()), (true, 3, 3));
+        push(&mut pending, &held, 5);
+        assert!(!pending.is_empty(), "one that nobody has looked at");
+        assert_eq!((route(&mut pending), pending.held_len()), (vec![], 4));
+        push(&mut pending, &other, 6);
+        push(&mut pending, &held, 7);
+        pending.set_holding(false);
+        assert!(!pending.is_empty());
+        assert_eq!(pending.room(), DEAD_LETTERS_PENDING_MAX - 2);
+        // Memory is short again when one of them has gone on.
+        let mut group = pending.next_group().expect("those that were held");
+        group.messages -= usize::from(pending.next(group.is_stored).is_some());
+        pending.finish_group(group);
+        pending.set_holding(true);
+        assert_eq!(route(&mut pending), [6]);
+        assert_eq!((pending.is_empty(), pending.held_len()), (true, 4), "three that were held, and one behind them");
+        pending.set_holding(false);
+        let first = pending.next_group().expect("those that were held");
+        assert_eq!((first.messages, pending.room()), (4, DEAD_LETTERS_PENDING_MAX), "no less room than before");
+        pending.finish_group(first);
+        assert_eq!(route(&mut pending), [3, 4, 5, 7]);
+        // One whose queues are still searched for goes first, whatever is released meanwhile.
+        pending.set_holding(true);
+        [(&held, 1), (&other, 2), (&other, 3)].iter().for_each(|(target, body)| push(&mut pending, target, *body));
+        let mut group = pending.next_group().expect("the first");
+        let (message, source) = pending.next(group.is_stored).expect("a letter");
+        group.messages -= 1;
+        pending.hold(&mut group, message, source);
+        pending.finish_group(group);
+        let group = pending.next_group().expect("the others");
+        let (message, source) = pending.next(group.is_stored).expect("a letter");
+        pending.put_back(message, source);
+        pending.finish_group(group);
+        pending.set_holding(false);
+        assert_eq!(route(&mut pending), [2, 3, 1]);
+        assert_eq!((pending.len(), pending.room()), (0, DEAD_LETTERS_PENDING_MAX));
     }
 }

@@ -15,6 +15,14 @@ impl Broker {
         self.send_notices(fx);
     }
 
+    /// Dead letters that several queues would get wait from now on, or not any more: so much is used beyond the memory limit. They
+    /// are routed all the same if messages leave the memory.
+    pub fn hold_dead_letters(&mut self, on: bool) {
+        let dispatcher = &mut self.data.dispatcher;
+        let must_hold = on && !dispatcher.flow.is_paging();
+        dispatcher.queues.housekeeping.dead_letters.set_holding(must_hold);
+    }
+
     /// The store's disk is nearly full, or has space again: publishers are blocked, or continue.
     pub fn set_disk_alarm<E: Effects>(&mut self, on: bool, fx: &mut E) {
         self.sessions.set_disk_alarm(on);

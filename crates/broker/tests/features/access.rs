@@ -3,8 +3,7 @@
 use super::*;
 use catalog::{Definition, Permission};
 
-fn permit(world: &mut BrokerWorld, read: &str) {
-    let permission = Permission { read: read.to_owned(), ..Permission::all() };
+pub fn permit(world: &mut BrokerWorld, permission: Permission) {
     let (broker, recorder) = &mut world.shards[0];
     let definition = Definition::SetPermission { user: "guest".into(), vhost: "/".into(), permission };
     broker.define_as_operator(definition, recorder).expect("it is taken");
@@ -32,7 +31,7 @@ fn a_consumer_that_may_no_longer_read_its_queue_is_cancelled_and_others_stay() {
         assert_eq!(world.sent(consumer), "consume-ok kept | consume-ok lost");
         world.publish(publisher, "", "lost", "before");
         assert_eq!(world.sent(consumer), "lost#1=before");
-        permit(world, "^kept$");
+        permit(world, Permission { read: "^kept$".to_owned(), ..Permission::all() });
         world.exchange_batches();
         assert_eq!(review(world), 1);
         world.exchange_batches();
@@ -60,7 +59,7 @@ fn a_consumer_is_not_cancelled_before_its_client_knows_of_it() {
         consumer,
         basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments },
     );
-    permit(&mut world, "");
+    permit(&mut world, Permission { read: String::new(), ..Permission::all() });
     world.carry_batch(0, 1);
     assert_eq!(review(&mut world), 0, "the queue has not answered");
     assert!(world.shards[1].0.reviews_consumers());

@@ -72,7 +72,7 @@ fn publish_delayed(world: &mut BrokerWorld, at: WorldConnection, exchange: &str,
     publish(world, at, exchange, key, body, &with_headers(&[("x-delay", Value::I32(ms))]), false);
 }
 
-fn waiting(world: &mut BrokerWorld, at: WorldConnection, queue: &str) -> String {
+pub(super) fn waiting(world: &mut BrokerWorld, at: WorldConnection, queue: &str) -> String {
     counts(world, at, queue).strip_prefix(&format!("declare-ok {queue} ")).unwrap_or("?").to_owned()
 }
 

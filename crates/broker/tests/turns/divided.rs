@@ -11,7 +11,7 @@ use wire::{List, Properties, Table, TableRef, Value};
 /// Queues of which one turn serves a part.
 const QUEUES: usize = 50_000;
 
-fn exchange_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind: &str, arguments: &Table) {
+pub fn exchange_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind: &str, arguments: &Table) {
     let bytes = arguments.to_bytes();
     let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
     let (exchange, kind, arguments) = (short(name), short(kind), TableRef::new(&bytes));
@@ -19,7 +19,7 @@ fn exchange_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind:
         .command(at, exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments });
 }
 
-fn bind(world: &mut BrokerWorld, at: WorldConnection, name: &str, queue: &str, key: &str) {
+pub fn bind(world: &mut BrokerWorld, at: WorldConnection, name: &str, queue: &str, key: &str) {
     let (exchange, queue, routing_key) = (short(name), short(queue), short(key));
     world.command(at, queue::Bind { queue, exchange, routing_key, no_wait: true, arguments: TableRef::EMPTY });
 }

@@ -4,7 +4,7 @@ use super::divided::{bodies, turns};
 use super::{WORK_MAX, census, is_served, world};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{ack, consume, declare};
-use broker::limits::WORK_PER_TURN;
+use broker::limits::{COMMITTED_PUBLISH_WORK, WORK_PER_TURN};
 use wire::method::tx;
 
 const MANY: usize = WORK_PER_TURN as usize * 2;
@@ -48,6 +48,21 @@ fn very_many_deliveries_are_settled_by_a_commit_in_turns() {
     assert_eq!(world.sent(client), "", "it is not done yet");
     assert!(turns(&mut world, bystander) >= 1);
     assert_eq!((world.sent(client).as_str(), unsettled_and_ready(&world)), ("tx.commit-ok", (0, 0)));
+    assert!(most(&world) <= WORK_MAX, "{} units", most(&world));
+}
+
+#[test]
+fn very_many_publishes_that_nobody_gets_are_committed_in_turns() {
+    let (mut world, client, bystander) = world();
+    world.command(client, tx::Select {});
+    (0..MANY).for_each(|_| _ = world.publish(client, "", "nowhere", "m"));
+    world.sent(client);
+    world.runs_deferred = false;
+    world.shards[0].0.start_turn();
+    world.command(client, tx::Commit {});
+    assert_eq!(world.sent(client), "", "it is not done yet");
+    assert!(turns(&mut world, bystander) >= MANY * COMMITTED_PUBLISH_WORK / WORK_PER_TURN as usize - 1);
+    assert_eq!(world.sent(client), "tx.commit-ok");
     assert!(most(&world) <= WORK_MAX, "{} units", most(&world));
 }
 

@@ -1,10 +1,11 @@
 //! Publishes of which a turn has left something when their connection is lost.
 
 use super::divided::{bodies, turns};
-use super::{fanout, names, world};
+use super::{census, fanout, names, world};
 use crate::short;
 use crate::world::{BrokerWorld, WorldConnection};
 use broker::limits::WORK_PER_TURN;
+use wire::ChannelNumber;
 use wire::method::{exchange, tx};
 use wire::{Table, TableRef, Value};
 
@@ -107,4 +108,19 @@ fn a_commit_whose_connection_is_lost_is_done_in_its_order_and_for_its_user() {
     assert_eq!(bodies(&mut world, bystander, last), ["1", "2"]);
     assert_eq!(world.sent(other), "", "it has not asked for anything");
     assert!(world.shards[0].0.may_read(other.1));
+}
+
+#[test]
+fn each_channel_of_a_lost_connection_is_work() {
+    const CHANNELS: u16 = 2_000;
+    let (mut world, attacker, bystander) = world();
+    let broker = &mut world.shards[0].0;
+    (2..=CHANNELS).for_each(|number| broker.open_channel(attacker.1, ChannelNumber(number)));
+    broker.start_turn();
+    let before = broker.counters().work;
+    world.disconnect(attacker);
+    turns(&mut world, bystander);
+    assert_eq!(census(&world, "channels"), 1, "the bystander's");
+    let work = world.shards[0].0.counters().work - before;
+    assert!(work >= u64::from(CHANNELS), "{work} units");
 }

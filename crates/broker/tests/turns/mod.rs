@@ -4,15 +4,17 @@
 mod copied_definitions;
 mod divided;
 mod long_headers;
+mod long_routes;
 mod long_transactions;
 mod lost_connections;
 mod many_consumers;
 
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
-use broker::limits::{QUEUE_REQUEST_WORK, WORK_PER_TURN};
+use broker::limits::{QUEUE_REQUEST_WORK, REMOTE_WINDOW_MESSAGES, WORK_PER_TURN};
+use divided::{no_turn_is_long, table, turns};
 use wire::method::{basic, exchange, queue};
-use wire::{Table, TableRef, Value};
+use wire::{ChannelNumber, Table, TableRef, Value};
 
 /// A turn ends with the command that has spent its budget.
 const WORK_MAX: u64 = WORK_PER_TURN as u64 * 5 / 4;
@@ -75,33 +77,33 @@ fn names(count: usize) -> Vec<String> {
 
 #[test]
 fn one_message_that_becomes_many_dead_letters_holds_nobody() {
-    const QUEUES: usize = 8;
-    let (mut world, attacker, bystander) = world();
-    let dies = Table::new()
-        .with("x-message-ttl", Value::I32(0))
-        .and_then(|table| table.with("x-dead-letter-exchange", Value::text("f")))
-        .expect("short names");
-    fanout(&mut world, attacker, &names(QUEUES), &dies);
-    world.runs_deferred = false;
-    world.publish(attacker, "f", "", "seed");
-    let (mut turns, mut most) = (0, 0);
-    while world.run_deferred() {
-        let (broker, _) = &world.shards[0];
-        assert!(!broker.has_deferred() || !broker.may_read(attacker.1), "its dead letters go before its next publish");
-        is_served(&mut world, bystander);
-        most = most.max(census(&world, "dead letters"));
-        turns += 1;
+    const QUEUES: usize = 7;
+    // Whatever a queue keeps no message for: it dies before it waits, or is removed as soon as it does.
+    for keeps_nothing in ["x-message-ttl", "x-max-length", "x-max-length-bytes"] {
+        let (mut world, attacker, bystander) = world();
+        let dies = table(keeps_nothing, Value::I32(0)).with("x-dead-letter-exchange", Value::text("f"));
+        fanout(&mut world, attacker, &names(QUEUES), &dies.expect("a short name"));
+        world.runs_deferred = false;
+        world.publish(attacker, "f", "", "seed");
+        let (mut turns, mut most) = (0, 0);
+        while world.run_deferred() {
+            let broker = &world.shards[0].0;
+            assert!(
+                !broker.has_deferred() || !broker.may_read(attacker.1),
+                "its dead letters go before its next publish"
+            );
+            is_served(&mut world, bystander);
+            most = most.max(census(&world, "dead letters"));
+            turns += 1;
+        }
+        no_turn_is_long(&world);
+        let broker = &world.shards[0].0;
+        // 7 + 7x6 + 7x6x5 + ... copies, each once a dead letter.
+        let work = broker.counters().work;
+        assert!(work > 13_699 && turns > 10, "{keeps_nothing}: {work} units in {turns} turns");
+        assert!(most <= QUEUES * QUEUES, "{keeps_nothing}: {most} dead letters at once");
+        assert!(broker.may_read(attacker.1) && census(&world, "deferred work") == 0);
     }
-    let broker = &world.shards[0].0;
-    // 8 + 8x7 + 8x7x6 + ... copies, each once a dead letter.
-    assert!(broker.counters().work > 109_600 && turns > 10, "{} units in {turns} turns", broker.counters().work);
-    assert!(
-        broker.counters().work_per_turn_max <= WORK_MAX,
-        "{} units in one turn",
-        broker.counters().work_per_turn_max
-    );
-    assert!(most <= QUEUES * QUEUES, "{most} dead letters at once");
-    assert!(broker.may_read(attacker.1) && census(&world, "deferred work") == 0);
 }
 
 #[test]
@@ -140,32 +142,33 @@ fn requests_of_a_queue_end_the_turn() {
 #[test]
 fn consumers_that_leave_together_leave_in_turns() {
     const CONSUMERS: usize = 20_000;
-    let (mut world, attacker, bystander) = world();
-    declare(&mut world, attacker, "q");
-    for number in 0..CONSUMERS {
-        consume(&mut world, attacker, "q", &number.to_string(), true);
-    }
-    world.runs_deferred = false;
-    world.shards[0].0.start_turn();
-    world.disconnect(attacker);
-    assert!(census(&world, "consumers") > 1, "some are left for later turns");
-    // None of those that are left gets a delivery: their connection is gone.
-    is_served(&mut world, bystander);
-    world.publish(bystander, "", "q", "kept");
-    let mut turns = 0;
-    while world.run_deferred() {
+    for is_channel in [false, true] {
+        let (mut world, attacker, bystander) = world();
+        declare(&mut world, attacker, "q");
+        for number in 0..CONSUMERS {
+            consume(&mut world, attacker, "q", &number.to_string(), true);
+        }
+        world.runs_deferred = false;
+        let (broker, recorder) = &mut world.shards[0];
+        broker.start_turn();
+        if is_channel {
+            broker.close_channel(attacker.1, ChannelNumber(1), recorder);
+            assert!(!broker.may_read(attacker.1), "they leave before its next command");
+        } else {
+            broker.close_session(attacker.1, recorder);
+        }
+        assert!(census(&world, "consumers") > 1, "some are left for later turns");
+        // None of those that are left gets a delivery: their channel is closed.
         is_served(&mut world, bystander);
-        turns += 1;
+        world.publish(bystander, "", "q", "kept");
+        let turns = turns(&mut world, bystander);
+        assert!(turns >= 3, "{turns} turns");
+        no_turn_is_long(&world);
+        assert_eq!(census(&world, "consumers"), 1, "the bystander's");
+        assert!(!is_channel || world.shards[0].0.may_read(attacker.1));
+        world.command(bystander, basic::Get { queue: short("q"), no_ack: true });
+        assert!(world.sent(bystander).contains("=kept (0 left)"));
     }
-    let broker = &world.shards[0].0;
-    assert!(
-        turns >= 3 && broker.counters().work_per_turn_max <= WORK_MAX,
-        "{} units in one of {turns} turns",
-        broker.counters().work_per_turn_max
-    );
-    assert_eq!(census(&world, "consumers"), 1, "the bystander's");
-    world.command(bystander, basic::Get { queue: short("q"), no_ack: true });
-    assert!(world.sent(bystander).contains("=kept (0 left)"));
 }
 
 #[test]
@@ -328,42 +331,114 @@ fn consumers_of_a_channel_with_a_shared_prefetch_count_take_turns() {
 
 #[test]
 fn queues_take_turns_for_the_output_of_a_connection() {
-    let mut world = BrokerWorld::new(1, LIMIT);
-    let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
-    for name in ["a", "b", "c"] {
-        declare(&mut world, owner, name);
-        consume(&mut world, consumer, name, name, true);
-    }
-    world.sent(consumer);
-    world.set_output_capacity(consumer, false);
-    for name in ["a", "b", "c"] {
-        (0..9).for_each(|_| _ = world.publish(owner, "", name, name));
-    }
-    // The output has capacity for one delivery at a time.
-    let mut order = String::new();
-    for _ in 0..9 {
-        world.shards[0].1.capacity = Some(1);
-        world.set_output_capacity(consumer, true);
-        let sent = world.sent(consumer);
-        order.push_str(sent.split('#').next().unwrap_or_default());
+    for shards in [1, 2] {
+        let mut world = BrokerWorld::new(shards, LIMIT);
+        let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
+        for name in ["a", "b", "c"] {
+            declare(&mut world, owner, name);
+            consume(&mut world, consumer, name, name, true);
+        }
+        world.sent(consumer);
         world.set_output_capacity(consumer, false);
+        for name in ["a", "b", "c"] {
+            (0..9).for_each(|_| _ = world.publish(owner, "", name, name));
+        }
+        // The output has capacity for one delivery at a time.
+        let mut order = String::new();
+        for _ in 0..9 {
+            world.shards[consumer.0].1.capacity = Some(1);
+            world.set_output_capacity(consumer, true);
+            let sent = world.sent(consumer);
+            order.push_str(sent.split('#').next().unwrap_or_default());
+            world.set_output_capacity(consumer, false);
+        }
+        assert_eq!(order, "abcabcabc", "{shards} shards");
     }
-    assert_eq!(order, "abcabcabc");
+}
+
+#[test]
+fn consumers_of_a_queue_with_a_prefetch_count_each_share_it_equally() {
+    const ROUNDS: u64 = 20;
+    for shards in [1, 2] {
+        let mut world = BrokerWorld::new(shards, LIMIT);
+        let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
+        declare(&mut world, owner, "q");
+        prefetch(&mut world, consumer, 1, false);
+        for tag in ["a", "b"] {
+            consume(&mut world, consumer, "q", tag, false);
+        }
+        world.sent(consumer);
+        // Whoever has had the last message is free again before the next one comes, and behind the other all the same.
+        let mut order = String::new();
+        for tag in 1..=2 * ROUNDS {
+            world.publish(owner, "", "q", "m");
+            order.push_str(world.sent(consumer).split('#').next().unwrap_or_default());
+            ack(&mut world, consumer, tag, false);
+        }
+        assert_eq!(order, "ab".repeat(ROUNDS as usize), "{shards} shards");
+        // Of those that wait, each has the next when it has settled its last, and no more.
+        (0..2 * ROUNDS).for_each(|_| _ = world.publish(owner, "", "q", "m"));
+        let mut order = world.sent(consumer);
+        for tag in 2 * ROUNDS + 1..=4 * ROUNDS - 2 {
+            ack(&mut world, consumer, tag, false);
+            order = format!("{order} | {}", world.sent(consumer));
+        }
+        let order: String = order.split(" | ").filter_map(|text| text.split('#').next()).collect();
+        assert_eq!(order, "ab".repeat(ROUNDS as usize), "{shards} shards");
+    }
+}
+
+#[test]
+fn consumers_of_another_shard_whose_credit_ends_are_both_served() {
+    const MESSAGES: usize = 3 * REMOTE_WINDOW_MESSAGES as usize;
+    let mut world = BrokerWorld::new(2, LIMIT);
+    let owner = world.connect(0, 1);
+    declare(&mut world, owner, "q");
+    let consumers = [2, 3].map(|slot| world.connect(1, slot));
+    for at in consumers {
+        consume(&mut world, at, "q", "c", true);
+        world.sent(at);
+        world.set_output_capacity(at, false);
+    }
+    (0..MESSAGES).for_each(|_| _ = world.publish(owner, "", "q", "m"));
+    // What was sent ahead has used up the credit of both; the rest waits.
+    let waiting = |world: &BrokerWorld| world.shards[0].0.queues().map(|queue| queue.ready.len()).sum::<usize>();
+    assert_eq!(waiting(&world), MESSAGES - 2 * REMOTE_WINDOW_MESSAGES as usize);
+    let mut counts = [0; 2];
+    while waiting(&world) > 0 {
+        let before = counts;
+        for (at, count) in consumers.into_iter().zip(&mut counts) {
+            world.set_room(at, Some(100));
+            world.set_output_capacity(at, true);
+            *count += world.sent(at).matches('#').count();
+            world.set_output_capacity(at, false);
+        }
+        assert!(counts.iter().zip(before).all(|(count, before)| *count == before + 100), "{counts:?}");
+    }
+    for (at, count) in consumers.into_iter().zip(&mut counts) {
+        world.set_room(at, None);
+        world.set_output_capacity(at, true);
+        *count += world.sent(at).matches('#').count();
+    }
+    assert_eq!(counts, [MESSAGES / 2; 2]);
 }
 
 #[test]
 fn a_consumer_without_acknowledgements_waits_for_the_shared_prefetch_count() {
-    let mut world = BrokerWorld::new(1, LIMIT);
-    let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
-    declare(&mut world, owner, "q");
-    declare(&mut world, owner, "n");
-    prefetch(&mut world, consumer, 1, true);
-    consume(&mut world, consumer, "q", "acks", false);
-    consume(&mut world, consumer, "n", "none", true);
-    world.publish(owner, "", "n", "1");
-    world.publish(owner, "", "q", "2");
-    world.publish(owner, "", "n", "3");
-    assert_eq!(world.sent(consumer), "consume-ok acks | consume-ok none | none#1=1 | acks#2=2", "as in RabbitMQ");
-    ack(&mut world, consumer, 2, false);
-    assert_eq!(world.sent(consumer), "none#3=3");
+    for shards in [1, 2] {
+        let mut world = BrokerWorld::new(shards, LIMIT);
+        let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
+        declare(&mut world, owner, "q");
+        declare(&mut world, owner, "n");
+        prefetch(&mut world, consumer, 1, true);
+        consume(&mut world, consumer, "q", "acks", false);
+        consume(&mut world, consumer, "n", "none", true);
+        world.publish(owner, "", "n", "1");
+        world.publish(owner, "", "q", "2");
+        world.publish(owner, "", "n", "3");
+        let expected = "consume-ok acks | consume-ok none | none#1=1 | acks#2=2";
+        assert_eq!(world.sent(consumer), expected, "as in RabbitMQ, {shards} shards");
+        ack(&mut world, consumer, 2, false);
+        assert_eq!(world.sent(consumer), "none#3=3", "{shards} shards");
+    }
 }

@@ -150,6 +150,11 @@ impl Inbound {
         self.lending.lent_block_bytes + assemblies.map(ContentAssembly::arrived_bytes).sum::<usize>()
     }
 
+    /// The channels that are looked at for [`Self::partial_bytes`].
+    pub fn channels_count(&self) -> usize {
+        self.channels.count()
+    }
+
     /// Bytes of large bodies that were copied here on the way to their place since the last call: what came in front of the
     /// rest, and what was moved because its memory had to grow. What a link copies is not among them.
     #[inline]

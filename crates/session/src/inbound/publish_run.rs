@@ -13,13 +13,13 @@ use crate::{
 use slab::Pool;
 use wire::{BodyRun, frame::FRAME_END};
 
-/// Publishes that pass without another look for a run, at most, where there are none.
+/// Events that pass without another look for a run, at most, where there are none.
 const PAUSE_MAX: u8 = 15;
 
 /// Whether it is worth to look for a run. Where each publish differs from the one before it, looking costs more than it saves.
 #[derive(Debug, Default)]
 pub(super) struct RunSearch {
-    /// Publishes to let pass before the next look, and how many it will be after the next disappointment.
+    /// Events to let pass before the next look, and how many it will be after the next disappointment.
     pause: u8,
     pause_next: u8,
 }
@@ -52,15 +52,24 @@ impl Inbound {
         out: &mut Outbound,
         pool: &Pool,
     ) -> Result<Option<Event<'a>>, ProtocolFault> {
+        // An event that is looked at is stored, and copied to where it goes: most that make no run are not.
+        if self.run_search.is_due() { self.next_with_search(input, out, pool) } else { self.next(input, out, pool) }
+    }
+
+    #[inline(never)]
+    fn next_with_search<'a, 'input: 'a>(
+        &'a mut self,
+        input: &mut &'input [u8],
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<Option<Event<'a>>, ProtocolFault> {
         let before = *input;
         let Some(event) = self.quick(input) else { return self.next_slow(input, out, pool) };
         self.repeat_heads_bytes = 0;
-        if self.run_search.is_due()
-            && let Some(run) = self.run_of(&event, before, input)
-        {
-            return Ok(Some(run));
+        match self.run_of(&event, before, input) {
+            Some(run) => Ok(Some(run)),
+            None => Ok(Some(event)),
         }
-        Ok(Some(event))
     }
 
     /// A publish that was taken from `before`, with those behind it that are like it, if there are any; `rest` is what is behind
