@@ -3,7 +3,7 @@
 use crate::admin_server::{AdminServer, FederationAdmin};
 use crate::default_folder::default_folder;
 use crate::dialler::Dialler;
-use crate::kept_definitions::KeptDefinitions;
+use crate::kept_definitions::{self, KeptDefinitions};
 use crate::management::{BrokerManagement, ClusterIdentity, ManagedBroker};
 use crate::options::options;
 use crate::own_process::OwnProcess;
@@ -74,13 +74,19 @@ impl From<std::io::Error> for RunFailure {
     }
 }
 
-/// Files of a broker with passwords, their hashes, or private keys, as far as there are any.
-fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> + '_ {
+/// Warnings of files of a broker with passwords, their hashes, or private keys that others than their owner can read.
+fn readable_secrets(config: &BrokerConfig) -> impl Iterator<Item = String> + '_ {
     let has_users = config.users.iter().any(|user| user.origin != Origin::Default);
-    let plan = config.state_folder().map(|folder| Path::new(folder).join(plan_file::FILE));
-    let named = config.definitions.iter().chain(&config.tls_keys).map(PathBuf::from);
     let file = config.file.iter().filter(move |_| has_users).map(|path| path.to_path_buf());
-    file.chain(named).chain(plan)
+    let definitions = config.definitions.iter().map(PathBuf::from);
+    let of_links = [plan_file::FILE, kept_definitions::FILE];
+    let state = config.state_folder().into_iter();
+    let kept = state.flat_map(move |folder| of_links.map(|name| Path::new(folder).join(name)));
+    let keys = config.tls_keys.iter().chain(&config.management_tls_keys);
+    file.chain(definitions)
+        .chain(kept)
+        .filter_map(secret_file::warning)
+        .chain(keys.filter_map(secret_file::key_warning))
 }
 
 /// A state folder that cannot be used: no error of usage.
@@ -153,8 +159,7 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
     let stated = StatedDefinitions::default();
     stated.set(stated_names, &kept_of_file);
     let folders = options.store.iter().flat_map(|store| [&store.definitions_folder, &store.log_folder]);
-    let readable = files_with_passwords(&config).filter_map(secret_file::warning);
-    let readable = readable.chain(folders.filter_map(|folder| secret_file::store_warning(folder)));
+    let readable = readable_secrets(&config).chain(folders.filter_map(|folder| secret_file::store_warning(folder)));
     readable.for_each(|warning| tracing::warn!("{warning}"));
     crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();

@@ -250,7 +250,7 @@ fn read_pid(lock: &File) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::BrokerIdentity;
+    use super::{BrokerIdentity, StateFolder};
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
@@ -303,6 +303,24 @@ mod tests {
         assert!(error.contains(&owner), "{error}");
         drop(state);
         own.take(None).expect("it is free again");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_is_not_followed() {
+        let (own, other) = (TestPath::new("linked"), TestPath::new("target"));
+        [&own, &other].into_iter().for_each(|path| std::fs::create_dir_all(&path.0).expect("a folder"));
+        let (target, lock) = (other.0.join("file"), own.0.join("lock"));
+        std::fs::write(&target, "somebody else's").expect("written");
+        std::os::unix::fs::symlink(&target, &lock).expect("a link");
+        let error = own.take(None).err().expect("refused");
+        assert!(error.starts_with("state: ") && error.contains(": lock cannot be opened: "), "{error}");
+        let error = StateFolder::lock_to_read(&own.0).err().expect("refused");
+        assert!(error.starts_with("lock cannot be opened: "), "{error}");
+        // A copy of a folder is one that a broker may lock.
+        super::make_lock(&own.0).expect("in its place");
+        assert_eq!(std::fs::read_to_string(&target).expect("it is there"), "somebody else's");
+        own.take(None).expect("the lock is its own");
+        assert_eq!(std::fs::read_to_string(&target).expect("it is there"), "somebody else's");
     }
 
     #[test]

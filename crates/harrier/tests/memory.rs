@@ -1,8 +1,8 @@
 //! The memory of a broker process under attack: whatever clients send, it stays below the memory limit and a tenth more, and
 //! others publish and consume while the attackers stay or when they have gone.
 //!
-//! `HARRIER_BIN` names another program to attack. With `HARRIER_ATTACKS=full` limits and attacks are four times as large, or as
-//! they were found: then what the program holds at rest counts, too.
+//! `HARRIER_BIN` names another program to attack. With `HARRIER_ATTACKS=full` (`make attacks`) limits and attacks are four times as
+//! large, or as they were found: then what the program holds at rest counts, too.
 
 #[path = "memory/attacker.rs"]
 mod attacker;
@@ -12,6 +12,8 @@ mod broker;
 mod bystander;
 #[path = "memory/definitions.rs"]
 mod definitions;
+#[path = "memory/letters.rs"]
+mod letters;
 #[path = "memory/messages.rs"]
 mod messages;
 #[path = "memory/partial.rs"]

@@ -50,6 +50,8 @@ mod policies;
 mod proxy;
 #[path = "program/rdma.rs"]
 mod rdma;
+#[path = "program/revocations.rs"]
+mod revocations;
 #[path = "program/route.rs"]
 mod route;
 #[path = "program/runs.rs"]
@@ -173,6 +175,16 @@ impl BrokerProcess {
             if line.contains(part) {
                 return line;
             }
+        }
+    }
+
+    /// Waits until these messages have been logged so often, all of them together.
+    fn await_logged(&self, messages: &[&str], count: usize) {
+        let mut found = 0;
+        while found < count as u64 {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|error| panic!("{found} of {count} lines {messages:?}: {error}"));
+            found += messages.iter().map(|message| logged(&line, message)).sum::<u64>();
         }
     }
 

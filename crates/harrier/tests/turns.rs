@@ -5,7 +5,7 @@
 //! counted (`crates/broker/tests/turns`). Here everybody is answered in the end, and a broker under attack stops when it is told.
 //!
 //! `HARRIER_BIN` names another program to attack, `HARRIER_ATTACKS=full` makes the attacks as large as they were when they held
-//! a broker for seconds. With `HARRIER_ATTACKS_STORE=1` the brokers have a store, and what attackers declare and publish is durable; a
+//! a broker for seconds (`make attacks`). With `HARRIER_ATTACKS_STORE=1` the brokers have a store, and what attackers declare and publish is durable; a
 //! debug build takes minutes for that.
 
 #[path = "memory/attacker.rs"]

@@ -22,6 +22,8 @@ pub struct ShardCounts {
     /// Message memory in use, and in it what waits in queues.
     pub message_bytes: u64,
     pub waiting_bytes: u64,
+    /// Dead letters that wait for memory.
+    pub held_dead_letters: u64,
     pub connections: u64,
     /// Connections that have left for the shard of the queue that they use, and those that could not.
     pub connections_moved: u64,

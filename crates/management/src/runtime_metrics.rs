@@ -16,7 +16,7 @@ pub const GROUP: &str = "harrier_metrics";
 type ShardValue = fn(&ShardCounts) -> f64;
 type LinkValue = fn(&LiveFederationLink) -> f64;
 
-const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 12] = [
+const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 13] = [
     ("harrier_shard_busy_seconds_total", Counter, "Time in which the thread of a shard worked", |of| {
         seconds(of.busy_ns)
     }),
@@ -40,6 +40,9 @@ const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 12] = [
     ("harrier_shard_message_memory_bytes", Gauge, "Message memory that a shard uses", |of| of.message_bytes as f64),
     ("harrier_shard_waiting_bytes", Gauge, "Bytes of messages that wait in memory in queues of a shard", |of| {
         of.waiting_bytes as f64
+    }),
+    ("harrier_shard_dead_letters_held", Gauge, "Dead letters for several queues that wait for memory", |of| {
+        of.held_dead_letters as f64
     }),
     ("harrier_shard_connections", Gauge, "Connections that a shard serves", |of| of.connections as f64),
     (

@@ -225,7 +225,13 @@ fn with_runtime() -> CatalogSource {
     let mut source = source();
     let times = || TimeCounts { bounds_us: &[4, 16], classes: vec![1, 2, 3], sum_us: 1_500_000 };
     let offers = NamedTotal { name: "rendezvous_offers", counts: "Rendezvous offered to peers", value: 5 };
-    let shard = |busy_ns| ShardCounts { busy_ns, rounds: times(), mail_messages: 7, ..ShardCounts::default() };
+    let shard = |busy_ns| ShardCounts {
+        busy_ns,
+        rounds: times(),
+        mail_messages: 7,
+        held_dead_letters: 8,
+        ..ShardCounts::default()
+    };
     let log = |shard, log| LogCounts {
         shard,
         log,
@@ -273,6 +279,7 @@ fn what_this_broker_alone_tells_has_names_of_its_own() {
     for (name, labels, expected) in [
         ("shard_busy_seconds_total", &[("shard", "0")][..], 0.25),
         ("shard_mail_messages_total", &[("shard", "1")], 7.0),
+        ("shard_dead_letters_held", &[("shard", "1")], 8.0),
         ("shard_round_duration_seconds_bucket", &[("shard", "1"), ("le", "0.000016")], 3.0),
         ("shard_round_duration_seconds_bucket", &[("shard", "1"), ("le", "+Inf")], 6.0),
         ("shard_round_duration_seconds_sum", &[("shard", "1")], 1.5),

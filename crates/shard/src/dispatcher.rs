@@ -11,7 +11,8 @@ use crate::event_outcome::EventOutcome;
 use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
 use crate::limits::{
-    BACKLOG_FLUSHES_PER_TICK, FLUSHES_PER_BATCH, RECEIVE_BUFFER_BYTES, SCARCE_RECEIVE_BYTES, TURN_BYTES,
+    BACKLOG_FLUSHES_PER_TICK, FLUSHES_PER_BATCH, GREETING_TURNS_PER_TICK, RECEIVE_BUFFER_BYTES, RECEIVED_BYTES_MIN,
+    TURN_BYTES,
 };
 use crate::link_context::LinkContext;
 use crate::login::LoginService;
@@ -56,6 +57,7 @@ impl Dispatcher {
     /// Gives a turn to each connection that waits for one, unless it is held for the disk.
     pub fn serve_ready(&mut self, now: Instant) {
         let Some(turns) = self.sessions.start_turns() else { return };
+        let (mut greetings, mut later) = (0, Vec::new());
         for (at, &slot) in turns.iter().enumerate() {
             if self.sessions.effects.holds_all() {
                 self.sessions.connections.postpone_turns(&turns[at..]);
@@ -64,6 +66,18 @@ impl Dispatcher {
             if self.sessions.is_held(slot) {
                 self.sessions.connections.hold(slot);
                 continue;
+            }
+            if self
+                .sessions
+                .connections
+                .get(slot)
+                .is_some_and(|connection| connection.phase == ConnectionPhase::Greeting)
+            {
+                greetings += 1;
+                if greetings > GREETING_TURNS_PER_TICK {
+                    later.push(slot);
+                    continue;
+                }
             }
             if self.sessions.connections.start_turn(slot) {
                 self.work.begin_turn();
@@ -75,6 +89,7 @@ impl Dispatcher {
                 self.sessions.effects.mailbox.send(false);
             }
         }
+        self.sessions.connections.postpone_turns(&later);
         self.sessions.connections.finish_turns(turns);
     }
 
@@ -115,7 +130,7 @@ impl Dispatcher {
                     break;
                 }
                 match self.receive(slot, now) {
-                    Some(bytes) => turn_bytes += bytes,
+                    Some(bytes) => turn_bytes += bytes.max(RECEIVED_BYTES_MIN),
                     None => return,
                 }
             }
@@ -160,8 +175,8 @@ impl Dispatcher {
             direct_bytes = connection.inbound.direct().len();
         }
         let free = self.receive_buffer.free();
-        let scratch_bytes = if self.sessions.memory.pressure().is_low { SCARCE_RECEIVE_BYTES } else { usize::MAX };
-        let wanted = connection.receive_bytes_wanted(free.len()).min(scratch_bytes);
+        let wanted = connection.receive_bytes_wanted(free.len());
+        let wanted = wanted.min(self.sessions.memory.pressure().receive_bytes_max());
         let received = connection.link.receive(connection.inbound.direct(), &mut free[..wanted]);
         match received {
             Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
@@ -284,9 +299,14 @@ impl Dispatcher {
                     }
                 }
                 other => {
+                    // What a link carries out draws for what it does.
+                    if !matches!(other, EventOutcome::Handled) {
+                        self.sessions.broker.draw_outcome();
+                    }
                     self.apply_outcome(slot, other, now);
                     is_memory_low = self.check_memory_growth(slot, now);
-                    if self.sessions.is_verifying_password(slot) {
+                    let is_full = self.sessions.effects.is_full(slot);
+                    if is_full || self.sessions.broker.is_turn_over() || self.sessions.is_verifying_password(slot) {
                         is_stopped = true;
                         break;
                     }

@@ -7,6 +7,10 @@ use wire::frame::FRAME_OVERHEAD_BYTES;
 pub(crate) const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 /// Bytes read from one connection before the next has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
+/// What a read counts for in a turn at least: over TLS it may have taken long for few bytes.
+pub(crate) const RECEIVED_BYTES_MIN: usize = TURN_BYTES / 8;
+/// Connections without a login that have their turn in one tick: each may be a TLS handshake.
+pub(crate) const GREETING_TURNS_PER_TICK: usize = 32;
 /// Bytes of definitions that are copied with a tick for a replica outside of the shards: less than a millisecond.
 pub(crate) const DEFINITION_BYTES_COPIED_PER_TICK: usize = 512 * 1024;
 /// Outputs that are flushed with the batch that has written to them, each with a call of the system: a millisecond.
@@ -28,7 +32,7 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const VERIFIER_THREADS: usize = 2;
 /// Slow passwords of one shard that are verified at a time; the rest wait at the shard, one for each connection at
 /// most.
-pub(crate) const VERIFICATIONS_MAX: usize = 4;
+pub const VERIFICATIONS_MAX: usize = 4;
 /// Logins of one shard that wait for their verification: what two threads verify in half a minute. They take 16 MiB at
 /// most.
 pub(crate) const LOGINS_WAITING_MAX: usize = 4096;
@@ -89,7 +93,7 @@ pub(crate) const MEMORY_RESERVE_DIVISOR: u64 = 32;
 /// While memory is low, frames and messages that have not arrived whole may hold this fraction of the limit, one half:
 /// their connections are not read, so that nobody would ever free it. Beyond it those with most are closed.
 pub(crate) const PARTIAL_SHARE_DIVISOR: u64 = 2;
-/// Connections that are looked at with one check of memory for what has not arrived whole: half a millisecond.
+/// Connections and channels that are looked at with one check of memory for what has not arrived whole: half a millisecond.
 pub(crate) const CONNECTIONS_ADDED_UP_MAX: usize = 4_096;
 /// Bytes by which the memory of a shard may grow before it is added up again, in the middle of a tick.
 pub(crate) const MEMORY_STEP_BYTES: usize = 2 << 20;
@@ -98,6 +102,9 @@ pub(crate) const MEMORY_STEP_BYTES: usize = 2 << 20;
 pub(crate) const SCARCE_FRAME_BYTES_MAX: usize = 4096;
 /// Bytes received at a time while memory is low, so that a frame that must wait waits with its peer.
 pub(crate) const SCARCE_RECEIVE_BYTES: usize = SCARCE_FRAME_BYTES_MAX + FRAME_OVERHEAD_BYTES;
+/// The same once the reserve is spent: the first publish of each connection waits, too, and what has come with it is held as
+/// long.
+pub(crate) const SPENT_RECEIVE_BYTES: usize = 512;
 /// While memory is low the output of a connection may hold this fraction of what it may otherwise, one sixteenth; one delivery
 /// when the reserve is spent.
 pub(crate) const SCARCE_OUTPUT_DIVISOR: usize = 16;

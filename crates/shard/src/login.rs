@@ -172,9 +172,13 @@ impl LoginService {
         if !connection.is_verifying_password {
             return;
         }
-        let source = LoginSource::of(&connection.link.peer().address);
-        if self.password_checks.remove(source, slot, connection.serial) && connection.peer_closed {
-            shared.login_failures.count(source, now);
+        let peer = &*connection.link.peer().address;
+        let source = LoginSource::of(peer);
+        if self.password_checks.remove(source, slot, connection.serial) {
+            tracing::debug!(slot = slot.number(), peer, "a login was dropped with its connection");
+            if connection.peer_closed {
+                shared.login_failures.count(source, now);
+            }
         }
     }
 

@@ -208,6 +208,25 @@ mod tests {
         assert!(!recheck(300 << 20) && recheck(302 << 20));
     }
 
+    /// Letters may take a reserve beyond the least that was in use since the first one was spent, on all shards together.
+    #[test]
+    fn letters_wait_while_they_have_taken_a_reserve_of_their_own() {
+        let (shared, [mut one, mut other]) = accounts();
+        let mut holds = |mib: usize| {
+            one.record_used(mib << 20, 0, mib > 1_024, &shared);
+            one.pressure().holds_letters
+        };
+        // The limit is 1,024 MiB, and the reserves have 32 each.
+        assert_eq!([1_020, 1_056, 1_080].map(&mut holds), [false; 3], "the first reserve is spent last");
+        assert_eq!([1_112, 1_113, 1_112].map(&mut holds), [false, true, false], "and then the second");
+        assert_eq!([1_070, 1_102].map(&mut holds), [false; 2], "it counts from the least");
+        assert_eq!([1_103, 1_056].map(&mut holds), [true, false]);
+        assert_eq!([1_100, 1_132].map(&mut holds), [false; 2], "there was room again: it counts from here");
+        assert_eq!([1_133, 1_132].map(&mut holds), [true, false]);
+        other.record_used(1 << 20, 0, true, &shared);
+        assert!(other.pressure().holds_letters, "what one shard adds the others see");
+    }
+
     #[test]
     fn regions_that_few_blocks_keep_count_as_far_as_the_system_has_provided_them() {
         use std::sync::atomic::{AtomicUsize, Ordering};

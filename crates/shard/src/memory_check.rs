@@ -82,6 +82,7 @@ impl Sessions {
             self.broker.set_memory_alarm(over, &mut self.effects);
         }
         self.effects.outputs.limit_deliveries(self.memory.pressure());
+        self.broker.hold_dead_letters(self.memory.pressure().holds_letters);
         if self.memory.pressure().is_low || was_alarmed {
             self.check_partial_contents(now);
         }

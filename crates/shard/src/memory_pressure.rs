@@ -1,5 +1,7 @@
 //! Memory pressure: what the process holds, and what must wait because that is much.
 
+use crate::limits::{SCARCE_RECEIVE_BYTES, SPENT_RECEIVE_BYTES};
+
 /// Tells what the process holds.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessMemory {
@@ -18,8 +20,21 @@ pub(crate) struct MemoryPressure {
     pub holds_messages: bool,
     /// Definitions, channels and consumers have taken such a reserve since memory became low: new ones wait.
     pub holds_definitions: bool,
+    /// Dead letters have taken such a reserve, too, beyond the least that was in use since then: those for several queues wait
+    /// until consumers have taken some.
+    pub holds_letters: bool,
 }
 
 impl MemoryPressure {
-    pub const NONE: MemoryPressure = MemoryPressure { is_low: false, holds_messages: false, holds_definitions: false };
+    pub const NONE: MemoryPressure =
+        MemoryPressure { is_low: false, holds_messages: false, holds_definitions: false, holds_letters: false };
+
+    /// How many bytes a connection receives at a time, for its own frames: bodies that come in parts have memory of their own.
+    pub fn receive_bytes_max(self) -> usize {
+        match self {
+            MemoryPressure { holds_messages: true, .. } => SPENT_RECEIVE_BYTES,
+            MemoryPressure { is_low: true, .. } => SCARCE_RECEIVE_BYTES,
+            _ => usize::MAX,
+        }
+    }
 }

@@ -50,20 +50,21 @@ impl PartialCheck {
         self.next_place > 0
     }
 
-    /// Begins a check, or goes on with it by so many connections. Returns the sums once it has looked at all of them.
-    pub fn proceed(&mut self, connections: &Connections, connections_max: usize) -> Option<PartialSums> {
-        let end = connections.places().min(self.next_place + connections_max);
-        for place in self.next_place..end {
-            let slot = ConnectionSlot::new(place as u32);
+    /// Begins a check, or goes on with it by so many connections and channels. Returns the sums once it has looked at all of them.
+    pub fn proceed(&mut self, connections: &Connections, looks_max: usize) -> Option<PartialSums> {
+        let mut looks = 0;
+        while self.next_place < connections.places() {
+            if looks >= looks_max {
+                return None;
+            }
+            let slot = ConnectionSlot::new(self.next_place as u32);
+            self.next_place += 1;
+            looks += 1 + connections.get(slot).map_or(0, |connection| connection.inbound.channels_count());
             let Some((user, bytes)) = partial_of(connections, slot).filter(|(_, bytes)| *bytes > 0) else { continue };
             let of_user = self.users.entry(user).or_default();
             of_user.bytes += bytes;
             of_user.largest = of_user.largest.max(Some((bytes, slot)));
             self.bytes += bytes;
-        }
-        if end < connections.places() {
-            self.next_place = end;
-            return None;
         }
         let PartialCheck { users, bytes, .. } = std::mem::take(self);
         let most = users.into_iter().max_by_key(|(user, contents)| (contents.bytes, *user));

@@ -160,6 +160,7 @@ fn totals(sessions: &mut Sessions) -> ShardTotals {
         waiting: held.waiting,
         waiting_bytes: held.waiting_bytes,
         unacknowledged: held.unacknowledged,
+        held_dead_letters: held.held_dead_letters,
         used_bytes,
         logins: sessions.logins,
         moves: sessions.moves.stats,

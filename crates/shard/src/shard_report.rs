@@ -19,6 +19,8 @@ pub struct ShardTotals {
     pub waiting: u64,
     pub waiting_bytes: u64,
     pub unacknowledged: u64,
+    /// Dead letters that wait for memory.
+    pub held_dead_letters: u64,
     /// Bytes that the shard uses of message memory.
     pub used_bytes: u64,
     /// Of its clients.

@@ -51,6 +51,8 @@ pub struct SharedState {
     resident_bytes_at_start: u64,
     /// Bytes of the heap when memory was last not low.
     heap_bytes_before: AtomicU64,
+    /// The least that was in use since the reserve beyond the limit is spent; the largest number while it is not.
+    least_spent_bytes: AtomicU64,
     /// Bytes of the receive buffers of RDMA ports.
     ports_bytes: AtomicU64,
     /// Connections of all shards, and whether the broker stops.
@@ -81,6 +83,7 @@ impl SharedState {
             process: None,
             resident_bytes_at_start: 0,
             heap_bytes_before: AtomicU64::new(0),
+            least_spent_bytes: AtomicU64::new(u64::MAX),
             ports_bytes: AtomicU64::new(0),
             reactor: Arc::new(ReactorState::new(shards, connections_max)),
             connection_limits: ConnectionLimits::default(),
@@ -227,19 +230,31 @@ impl SharedState {
         if all.max(self.occupied_bytes()) + settlement_bytes > limit {
             all = self.held_in_use_bytes(all) + settlement_bytes;
         }
+        let reserve_bytes = self.memory_bytes_max / MEMORY_RESERVE_DIVISOR;
+        let is_spent = all > self.memory_bytes_max + reserve_bytes;
+        let holds_letters = is_spent && self.exceeds_letter_reserve(all, reserve_bytes);
+        if !is_spent {
+            self.least_spent_bytes.store(u64::MAX, Ordering::Relaxed);
+        }
         if all <= limit {
             self.heap_bytes_before.store(heap_bytes, Ordering::Relaxed);
             return MemoryPressure::NONE;
         }
-        let reserve_bytes = self.memory_bytes_max / MEMORY_RESERVE_DIVISOR;
-        let is_spent = all > self.memory_bytes_max + reserve_bytes;
         let exceeds_reserve = heap_bytes > self.heap_bytes_before.load(Ordering::Relaxed) + reserve_bytes;
         let is_mostly_heap = heap_bytes > self.memory_bytes_max / 2;
         MemoryPressure {
             is_low: true,
             holds_messages: is_spent,
             holds_definitions: exceeds_reserve || (is_spent && is_mostly_heap),
+            holds_letters,
         }
+    }
+
+    /// Whether more is in use than the least since the reserve was spent, by another one. Letters that wait may be all that is in
+    /// use: whatever leaves makes room for as much of them, however much is over the limit, so that they never wait for themselves.
+    fn exceeds_letter_reserve(&self, bytes: u64, reserve_bytes: u64) -> bool {
+        let least = self.least_spent_bytes.fetch_min(bytes, Ordering::Relaxed).min(bytes);
+        bytes > least + reserve_bytes
     }
 
     /// Records what has arrived on a shard of frames and messages that are not whole. Returns whether all shards together

@@ -139,7 +139,12 @@ impl LoginClient {
 
     /// Writes a message for an exchange, on channel 1.
     pub fn write_publish(&mut self, exchange: &str, body: &[u8]) {
-        let head = PublishHead { exchange: exchange.as_bytes(), routing_key: b"", mandatory: false, immediate: false };
+        self.write_publish_as(exchange, false, body);
+    }
+
+    /// Writes a message for an exchange, on channel 1, that comes back if it is `mandatory` and no queue gets it.
+    pub fn write_publish_as(&mut self, exchange: &str, mandatory: bool, body: &[u8]) {
+        let head = PublishHead { exchange: exchange.as_bytes(), routing_key: b"", mandatory, immediate: false };
         let properties = RawProperties::EMPTY.as_bytes();
         self.out.publish(&self.pool, ChannelNumber(1), &head, properties, BodyOut::Copy(body));
     }

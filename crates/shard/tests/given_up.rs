@@ -8,6 +8,11 @@ use catalog::{Definition, TopicPermission};
 use client::{Client, Publish};
 use federation::{AckMode, RouteDirection, RouteKind, RouteSpec, RouteStatus};
 use session::SessionLimits;
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 use wire::{Properties, RawProperties, Table, Value};
 
 const BODY_BYTES_MAX: u64 = 1_000;
@@ -226,6 +231,83 @@ fn the_user_of_a_message_is_not_named_to_other_brokers() {
         assert_eq!((body.as_slice(), properties.user_id), (&b"mine"[..], None));
         pair.until_given_up(0);
         drop((client, consumer));
+        pair.stop();
+    }
+}
+
+/// The events of all tests of this program that a route gives up messages, a line each.
+#[derive(Clone, Default)]
+struct GivenUpLines(Arc<Mutex<Vec<String>>>);
+
+struct LineText(String);
+
+impl Visit for LineText {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").expect("text can be written");
+    }
+}
+
+impl Subscriber for GivenUpLines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "shard::given_up"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = LineText(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().expect("no other thread has failed").push(line.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn the_log_says_which_route_gives_up_messages_and_why() {
+    const GIVEN_UP: u64 = 11;
+    let lines = GivenUpLines::default();
+    tracing::subscriber::set_global_default(lines.clone()).expect("it is the only one");
+    for direction in DIRECTIONS {
+        let pair = Pair::start(1, direction);
+        let exchange = format!("{direction:?}");
+        for broker in [&pair.source, &pair.destination] {
+            broker.declare(&exchange, "direct");
+        }
+        let (dialling, other) = pair.dialling();
+        let spec = RouteSpec { direction, ..pull(&exchange, RouteKind::Static { key: "k".into() }) };
+        dialling.route(other, spec.clone());
+        let (mut client, channel) = pair.source.client();
+        for _ in 0..GIVEN_UP {
+            let body = [0; BODY_BYTES_MAX as usize + 1];
+            client.publish(channel, &Publish::to(&exchange, "k"), &body).expect("published");
+        }
+        client.flush().expect("sent");
+        pair.until_given_up(GIVEN_UP);
+        let lines = lines.0.lock().expect("no other thread has failed");
+        let lines: Vec<_> = lines.iter().filter(|line| line.contains(&exchange)).cloned().collect();
+        let (link, route) = (&dialling.key(other).peer, spec.title());
+        // Who pulls sees that the body is too large; who pushes is told so.
+        let why = match direction {
+            RouteDirection::Pull => ("LargeBody", "a body of 1001 bytes"),
+            RouteDirection::Push => {
+                ("Refused", "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000")
+            }
+        };
+        let expected = [1, 10].map(|count| {
+            let (what, (reason, text)) = ("a federation route gives up messages", why);
+            format!("WARN message={what} link={link:?} route={route:?} reason={reason} count={count} text={text:?}")
+        });
+        assert_eq!(lines, expected);
+        drop(client);
         pair.stop();
     }
 }

@@ -33,11 +33,16 @@ pub fn announce(channel: u16, queue: &str, body_bytes: u64) -> Vec<u8> {
     announce_to(channel, ("", queue), &[0, 0], body_bytes)
 }
 
-/// `basic.publish` to an exchange with a routing key, and the header with these properties.
-pub fn announce_to(channel: u16, (exchange, key): (&str, &str), properties: &[u8], body_bytes: u64) -> Vec<u8> {
+/// `basic.publish` to an exchange with a routing key, without what comes behind it.
+pub fn publish_method(channel: u16, (exchange, key): (&str, &str)) -> Vec<u8> {
     let (exchange, routing_key) = (short(exchange), short(key));
     let publish = basic::Publish { exchange, routing_key, mandatory: false, immediate: false };
-    let mut bytes = method_frame(channel, publish.into());
+    method_frame(channel, publish.into())
+}
+
+/// The same, and the header with these properties.
+pub fn announce_to(channel: u16, to: (&str, &str), properties: &[u8], body_bytes: u64) -> Vec<u8> {
+    let mut bytes = publish_method(channel, to);
     let head = [&[0, 60, 0, 0][..], &body_bytes.to_be_bytes(), properties].concat();
     append(FRAME_HEADER, ChannelNumber(channel), &head, &mut bytes);
     bytes
@@ -93,6 +98,22 @@ impl Attacker {
 
     /// The name of the next method; `None` when the connection has ended.
     pub fn next_method(&mut self) -> Option<String> {
+        self.next_method_frame().map(|(_, method)| Method::decode(&method).expect("a method").name().to_owned())
+    }
+
+    /// Channel and reply code of the next `channel.close`; `None` if the connection ends first.
+    pub fn await_channel_close(&mut self) -> Option<(u16, u16)> {
+        loop {
+            let (number, method) = self.next_method_frame()?;
+            if let Method::ChannelClose(channel::Close { reply_code, .. }) = Method::decode(&method).expect("a method")
+            {
+                return Some((number, reply_code));
+            }
+        }
+    }
+
+    /// Channel and payload of the next method; `None` when the connection has ended.
+    fn next_method_frame(&mut self) -> Option<(u16, Vec<u8>)> {
         loop {
             let mut head = [0; 7];
             if !self.read(&mut head) {
@@ -104,7 +125,7 @@ impl Attacker {
             }
             rest.pop();
             if head[0] == FRAME_METHOD {
-                return Some(Method::decode(&rest).expect("a method").name().to_owned());
+                return Some((u16::from_be_bytes([head[1], head[2]]), rest));
             }
         }
     }

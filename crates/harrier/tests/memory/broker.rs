@@ -2,11 +2,19 @@
 
 use super::PATIENCE;
 use super::resident_limit::ResidentLimit;
+use gauge::clock::{Deadline, pause};
 use harness::ready_line::ReadyLine;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Longer than a broker takes to stop on a loaded machine, with clients that do not leave by themselves and all that an attack
+/// has left in its memory and its store.
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at whether it has stopped.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A user who may do nothing.
 pub const USELESS: &str = "useless";
@@ -112,11 +120,21 @@ impl Drop for LimitedBroker {
 }
 
 impl LimitedBroker {
-    /// Tells the process to stop, and waits until it has.
+    /// Tells the process to stop, and waits until it has. One that does not heed that is killed, and the test fails.
     pub fn terminate(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-        let status = self.child.wait().expect("it ends");
+        let deadline = Deadline::after(STOP_PATIENCE);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                break status;
+            }
+            if deadline.passed() {
+                self.child.kill().expect("it runs");
+                panic!("the broker has not stopped {} s after SIGTERM, and was killed", STOP_PATIENCE.as_secs());
+            }
+            pause(BETWEEN_LOOKS);
+        };
         assert!(status.success(), "{status}");
     }
 }

@@ -36,6 +36,11 @@ impl Bystander {
         assert_eq!(delivery.expect("a delivery").body(), [7; 64], "{attack}");
     }
 
+    /// Takes all messages of a queue of the attackers. Returns how many.
+    pub fn purge(&mut self, queue: &str) -> usize {
+        self.consumer.0.purge_queue(self.consumer.1, queue).expect("purged") as usize
+    }
+
     /// Deletes a queue of the attackers.
     pub fn delete(&mut self, queue: &str) {
         self.consumer.0.delete_queue(self.consumer.1, queue, false, false).expect("deleted");

@@ -1,11 +1,11 @@
 //! Messages and frames that never arrive whole.
 
-use super::attacker::{Attacker, announce, body, method_frame, open_channel};
+use super::attacker::{Attacker, announce, announce_to, body, method_frame, open_channel, publish_method};
 use super::broker::{LimitedBroker, USELESS};
 use super::bystander::{Bystander, QUEUE};
 use super::times;
-use wire::frame::FRAME_METHOD;
-use wire::method::basic;
+use wire::frame::{FRAME_HEADER, FRAME_METHOD};
+use wire::method::{basic, channel};
 
 /// Channels of an attacker that announce a body; one more asks when all of it has been taken.
 const CHANNELS: u16 = 2046;
@@ -35,6 +35,36 @@ fn announced_bodies_hold_nobody() {
         bystander.exchange(&attack);
         attackers.into_iter().for_each(Attacker::end);
         bystander.exchange(&attack);
+    }
+}
+
+/// The broker awaits a small header and the head of a body, because small messages are taken whole. Of others it awaits no more
+/// than the method.
+#[test]
+fn who_may_not_publish_is_refused_before_a_body_or_a_large_header_comes() {
+    let attack = "publishes that are refused";
+    let broker = LimitedBroker::start("refused", times(64));
+    let mut bystander = Bystander::new(&broker);
+    let large_header = [&[FRAME_HEADER, 0, 1][..], &100_000_u32.to_be_bytes()].concat();
+    for (user, exchange, code) in [(USELESS, "", 403), (USELESS, "amq.fanout", 403), ("guest", "nowhere", 404)] {
+        let mut attacker = Attacker::connect(&broker, user);
+        attacker
+            .send(&[open_channel(1), publish_method(1, (exchange, QUEUE)), large_header.clone()].concat())
+            .expect("sent");
+        assert_eq!(attacker.await_channel_close(), Some((1, code)), "{user} to '{exchange}': a header's head");
+        attacker.end();
+        let mut attacker = Attacker::connect(&broker, user);
+        for channel in 1..=CHANNELS {
+            let announced = announce_to(channel, (exchange, QUEUE), &[0, 0], 100 << 20);
+            attacker.send(&[open_channel(channel), announced].concat()).expect("sent");
+            assert_eq!(attacker.await_channel_close(), Some((channel, code)), "{user} to '{exchange}': a header");
+        }
+        // What a client sends before it knows that is dropped, and the channel can be opened again.
+        let more = [body(1, &[7; 65_536]), method_frame(1, channel::CloseOk {}.into()), open_channel(1)];
+        attacker.send(&more.concat()).expect("sent");
+        assert!(attacker.await_method("channel.open-ok"), "{user} to '{exchange}'");
+        broker.has_kept_its_limit(attack);
+        bystander.exchange(attack);
     }
 }
 

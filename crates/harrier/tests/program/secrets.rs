@@ -1,10 +1,13 @@
 //! Passwords that nobody else sees: addresses from standard input and files, files that only their owner reads.
 
+use super::ctl_commands::done as ctl_done;
 use super::route::done;
 use super::{BrokerProcess, TempFolder, harrier};
+use crate::certificates::Authority;
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 
 /// Runs `harrier route` with this input; its status, standard output and standard error.
@@ -100,23 +103,35 @@ fn route_reads_addresses_from_standard_input_and_files() {
 fn a_broker_warns_of_files_with_passwords_that_others_can_read() {
     let folder = TempFolder::new("secrets-broker");
     let (config, state) = (folder.path("harrier.toml"), folder.path("state"));
-    let plan = folder.path("state/federation.toml");
+    let [plan, parameters] = ["federation.toml", "parameters.json"].map(|file| folder.path(&format!("state/{file}")));
+    let authority = Authority::new("secrets-broker");
+    let [server, api] = ["server", "api"].map(|name| authority.issue(name, &["127.0.0.1"]));
+    let shown = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let [certificate, key, api_certificate, api_key] =
+        [&server.certificate, &server.key, &api.certificate, &api.key].map(|path| shown(path));
     std::fs::create_dir(&state).expect("a folder");
-    let user = "[[user]]\nname = \"u\"\npassword = \"secret\"\n[[permission]]\nuser = \"u\"\nvhost = \"/\"\n\
-                configure = \"\"\nwrite = \"\"\nread = \"\"\n";
+    // An administrator, who may send requests and get answers.
+    let user = "[[user]]\nname = \"u\"\npassword = \"secret\"\ntags = [\"administrator\"]\n[[permission]]\nuser = \"u\"\n\
+                vhost = \"/\"\nconfigure = \".*\"\nwrite = \".*\"\nread = \".*\"\n";
     std::fs::write(&config, user).expect("written");
     std::fs::write(&plan, "# nothing\n").expect("written");
-    let words = ["--listen", "127.0.0.1:0", "--config", &config, "--state", &state];
+    let words = [
+        &["--listen", "127.0.0.1:0", "--config", &config, "--state", &state][..],
+        &["--tls-certificates", &certificate, "--tls-keys", &key],
+        &["--management-tls-certificates", &api_certificate, "--management-tls-keys", &api_key],
+    ];
+    let words = words.concat();
     // The files of the store are nobody else's from the first start on, and there are some when a broker has stopped in order.
     let first = BrokerProcess::start(&words);
+    let root = format!("amqp://u:secret@{}", first.address);
+    ctl_done(&root, &["set_parameter", "federation-upstream", "up", "{\"uri\": \"amqp://u:secret@h\"}"]);
     first.signal(Signal::TERM);
     let (status, log) = first.end();
     assert_eq!(status, Some(0), "{log}");
     let log = log_of_start(&words);
     assert!(!log.contains("it has messages or definitions"), "{log}");
     for (mode, is_warned) in [(0o644, true), (0o600, false)] {
-        set_mode(&config, mode);
-        set_mode(&plan, mode);
+        [&config, &plan, &parameters, &key, &api_key].into_iter().for_each(|file| set_mode(file, mode));
         // Each life makes and removes some; the journal of definitions always has one.
         let names = ["definitions", "log"].into_iter();
         let segments: Vec<String> =
@@ -128,8 +143,14 @@ fn a_broker_warns_of_files_with_passwords_that_others_can_read() {
             let warning = format!("{segment}: others can read it, and it has messages or definitions (mode 0644");
             assert_eq!(log.contains(&warning), is_warned, "mode {mode:o}: {log}");
         }
-        for file in ["harrier.toml", "federation.toml"] {
-            let warning = format!("{file}: others can read it, and it has passwords (mode 0644");
+        for (file, content) in [
+            ("harrier.toml", "passwords"),
+            ("federation.toml", "passwords"),
+            ("parameters.json", "passwords"),
+            (&key, "private keys"),
+            (&api_key, "private keys"),
+        ] {
+            let warning = format!("{file}: others can read it, and it has {content} (mode 0644");
             assert_eq!(log.contains(&warning), is_warned, "mode {mode:o}: {log}");
         }
     }

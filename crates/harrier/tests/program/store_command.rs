@@ -1,6 +1,7 @@
 //! `harrier store`: what is in the store of a broker that is stopped, and what of it is damaged.
 
 use super::{BrokerProcess, TempFolder, output};
+use catalog::{Name, ResourceKind};
 use definitions::{DurableQueue, JournalEntryWriter, JournalRecord};
 use disk::{Disk, FileDisk, SegmentFolder};
 use std::fs::OpenOptions;
@@ -84,20 +85,26 @@ fn settle(writer: &mut LogWriter, queue: u64, first: u64, count: u64) {
 
 /// A state folder as a stopped broker leaves it.
 fn state(name: &str) -> TempFolder {
+    state_with(name, &[(7, "orders"), (9, "quotes")])
+}
+
+/// The same, with these queues.
+fn state_with(name: &str, queues: &[(u64, &str)]) -> TempFolder {
     let state = TempFolder::new(name);
     std::fs::write(state.path("lock"), "").expect("a file");
     std::fs::write(state.path("store.toml"), STORE_FILE).expect("a file");
     let mut definitions = TestLog::new(Path::new(&state.path("definitions")), LogId(0));
-    let vhost = catalog::Name::from("/");
-    let queue = |uid, name: &str| {
-        let uid = catalog::QueueUid::new(uid).expect("no queue has 0");
+    let vhost = Name::from("/");
+    let queue = |(uid, name): &(u64, &str)| {
+        let uid = catalog::QueueUid::new(*uid).expect("no queue has 0");
         let queue = DurableQueue { uid, home: 1, auto_delete: false, arguments: Table::new() };
-        JournalRecord::PutQueue { vhost: vhost.clone(), name: name.into(), queue }
+        // As a client's method has it.
+        let name = Name::new(ResourceKind::Queue, name.as_bytes()).expect("a name");
+        JournalRecord::PutQueue { vhost: vhost.clone(), name, queue }
     };
     let mut entry = JournalEntryWriter::default();
     entry.push(&JournalRecord::PutVhost { name: vhost.clone() });
-    entry.push(&queue(7, "orders"));
-    entry.push(&queue(9, "quotes"));
+    queues.iter().for_each(|named| entry.push(&queue(named)));
     definitions.group(|writer| {
         entry.finish(|piece| {
             writer.append(|group| group.definition(1, piece));
@@ -372,6 +379,39 @@ all                5  3145751
          "first": place(0, 4), "last": place(0, 4)},
     ]});
     assert_eq!((status, found), (Some(0), expect));
+}
+
+/// What clients may name a queue, and how it is shown: in one row, and so that a terminal does nothing.
+#[test]
+fn hostile_names_of_queues_stay_in_their_rows() {
+    let names = [
+        "\u{1b}]0;owned\u{7}",
+        "a\n8        0         9        9      0     0  /             forged",
+        "\u{202e}txt\tb",
+        "\u{9b}2J",
+    ];
+    let queues: Vec<(u64, &str)> = (7..).zip(names).collect();
+    let state = state_with("hostile-names", &queues);
+    let mut log = TestLog::new(Path::new(&state.path("log")), LogId(0));
+    log.group(|writer| queues.iter().for_each(|(uid, _)| put(writer, *uid, 0, &[b"one"])));
+    drop(log);
+    let expect = "\
+queue  log  messages  bytes  first  last  virtual host  name
+7        0         1      3      0     0  /             \\u001b]0;owned\\u0007
+8        0         1      3      0     0  /             a8        0         9        9      0     0  /             forged
+9        0         1      3      0     0  /             \\u202etxt\\tb
+10       0         1      3      0     0  /             \\u009b2J
+all                4     12
+";
+    assert_eq!(run(&["show"], &state), (Some(0), expect.to_owned(), String::new()));
+    let (status, text, errors) = run(&["show", "--json"], &state);
+    assert_eq!((status, &*errors), (Some(0), ""));
+    let is_harmful = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+    assert!(!text.contains(is_harmful), "{text}");
+    let found: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let shown: Vec<_> = found["queues"].as_array().expect("queues").iter().map(|queue| &queue["name"]).collect();
+    let expect: Vec<String> = names.iter().map(|name| name.replace('\n', "")).collect();
+    assert_eq!(shown, expect.iter().collect::<Vec<_>>());
 }
 
 #[test]

@@ -87,17 +87,22 @@ pub fn carry_out(attacker: &mut Attacker, parts: impl IntoIterator<Item = Vec<u8
 }
 
 fn dies_at_once(exchange: &str) -> Table {
+    keeps_nothing("x-message-ttl", exchange)
+}
+
+/// A queue that keeps no message, for this reason.
+fn keeps_nothing(reason: &str, exchange: &str) -> Table {
     Table::new()
-        .with("x-message-ttl", Value::I32(0))
+        .with(reason, Value::I32(0))
         .and_then(|table| table.with("x-dead-letter-exchange", Value::text(exchange)))
         .expect("short names")
 }
 
 /// Queues that are one another's dead letter queues: a message becomes as many as they have orders.
-fn letters_of_letters(attacker: &mut Attacker, queues: usize) {
+fn letters_of_letters(attacker: &mut Attacker, queues: usize, reason: &str) {
     carry_out(attacker, [declare_exchange("letters", "fanout")]);
     let names: Vec<String> = (0..queues).map(|number| format!("l{number}")).collect();
-    let dies = dies_at_once("letters");
+    let dies = keeps_nothing(reason, "letters");
     let made = names.iter().flat_map(|name| [declare(name, &dies), bind(name, "letters", "", &Table::new())]);
     carry_out(attacker, made);
     attacker.send(&publish("letters", "", plain())).expect("sent");
@@ -105,11 +110,13 @@ fn letters_of_letters(attacker: &mut Attacker, queues: usize) {
 
 #[test]
 fn one_message_that_becomes_millions_of_dead_letters() {
-    beside("letters of letters", |broker| {
-        let mut attacker = connect(broker);
-        letters_of_letters(&mut attacker, size(7, 10));
-        carry_out(&mut attacker, []);
-    });
+    for reason in ["x-message-ttl", "x-max-length", "x-max-length-bytes"] {
+        beside(&format!("letters of letters, {reason}"), |broker| {
+            let mut attacker = connect(broker);
+            letters_of_letters(&mut attacker, size(7, 10), reason);
+            carry_out(&mut attacker, []);
+        });
+    }
 }
 
 #[test]
@@ -118,7 +125,7 @@ fn a_broker_with_letters_without_end_stops_when_it_is_told() {
     const QUEUES: usize = 11;
     let mut broker = LimitedBroker::start("letters without end", 500);
     let mut attacker = connect(&broker);
-    letters_of_letters(&mut attacker, QUEUES);
+    letters_of_letters(&mut attacker, QUEUES, "x-message-ttl");
     // Its answer comes behind the letters.
     attacker.send(&qos()).expect("sent");
     exchange_often("letters without end", &broker, size(50, 500));

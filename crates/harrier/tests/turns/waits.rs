@@ -3,6 +3,7 @@
 use crate::broker::LimitedBroker;
 use crate::{LIMIT_MIB, PATIENCE, has_store};
 use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
+use std::io::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -60,13 +61,18 @@ impl<'a> TimedBystander<'a> {
     }
 }
 
+/// Past the capture of output by tests, so that every run shows it.
+fn tell(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("output");
+}
+
 fn print(attack: &str, mut waits: Vec<Duration>) {
     waits.sort();
     let at = |permille: usize| waits[(waits.len() - 1) * permille / 1_000].as_secs_f64() * 1e3;
     let (p50, p99, most, count) = (at(500), at(990), at(1_000), waits.len());
-    println!(
+    tell(&format!(
         "{attack}: the bystander waited {p50:.1} ms (p50), {p99:.1} ms (p99), {most:.1} ms at most, of {count} times"
-    );
+    ));
 }
 
 /// So many exchanges of a bystander, one after another, beside an attack that nobody waits for.
@@ -103,7 +109,7 @@ pub fn beside_running(name: &str, broker: &LimitedBroker, attack: impl FnOnce(&L
         attack(broker);
         let took = at.elapsed();
         end.send(()).expect("the bystander waits");
-        println!("{name}: the attack took {} ms", took.as_millis());
+        tell(&format!("{name}: the attack took {} ms", took.as_millis()));
         bystander.join().expect("the bystander is served")
     });
     broker.has_kept_its_limit(name);

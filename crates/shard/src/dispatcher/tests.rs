@@ -3,8 +3,11 @@
 use super::Dispatcher;
 use crate::connection::ConnectionPhase;
 use crate::limits::{BACKLOG_FLUSHES_PER_TICK, CLOSE_TIMEOUT, FLUSHES_PER_BATCH};
+use crate::output_queues::OutputQueues;
 use crate::test_sessions::{LoginClient, sessions};
-use wire::method::{channel, exchange};
+use broker::limits::WORK_PER_TURN;
+use catalog::{Definition, Name, ShardId};
+use wire::method::{basic, channel, exchange};
 use wire::{ChannelNumber, ShortStr, Table, TableRef, Value};
 
 #[test]
@@ -135,4 +138,107 @@ fn what_a_link_has_pushed_and_was_held_back_is_dropped_when_its_connection_break
 fn set_memory_alarm(dispatcher: &mut Dispatcher, on: bool) {
     let Dispatcher { sessions, .. } = dispatcher;
     sessions.broker.set_memory_alarm(on, &mut sessions.effects);
+}
+
+/// Queues of `amq.fanout`, and one of `amq.direct`.
+fn declare_queues(dispatcher: &mut Dispatcher, count: usize) {
+    let vhost = dispatcher.sessions.broker.catalog().vhost_by_name("/").expect("it is there");
+    let names = (0..count).map(|number| ("amq.fanout", format!("q{number}")));
+    for (exchange, name) in names.chain([("amq.direct", "by".to_owned())]) {
+        let (exchange, name, arguments) = (Name::from(exchange), Name::from(&*name), Table::new());
+        let (server_named, durable, exclusive, auto_delete, home) = (false, false, None, false, ShardId(0));
+        let (queue, routing_key, session) = (name.clone(), [].into(), None);
+        let bind = Definition::BindQueue { vhost, exchange, queue, routing_key, arguments: Table::new(), session };
+        let declare =
+            Definition::DeclareQueue { vhost, name, server_named, durable, exclusive, auto_delete, arguments, home };
+        for definition in [declare, bind] {
+            let (broker, effects) = (&mut dispatcher.sessions.broker, &mut dispatcher.sessions.effects);
+            broker.start_turn();
+            broker.define_as_operator(definition, effects).expect("it is new");
+        }
+    }
+}
+
+fn waiting_in(dispatcher: &Dispatcher, name: &str) -> usize {
+    let mut queues = dispatcher.sessions.broker.queues();
+    queues.find(|queue| &*queue.name == name).expect("it was declared").ready.len()
+}
+
+/// Writes commands of a client. Returns how many publishes these have.
+type WriteCommands<'a> = &'a dyn Fn(&mut LoginClient) -> usize;
+
+#[test]
+fn a_turn_ends_in_the_middle_of_what_was_received_once_its_budget_is_spent() {
+    const QUEUES: usize = 5_000;
+    const PUBLISHES: usize = 30;
+    // More than a turn may do of what one receive has.
+    const GETS: usize = 8_000;
+    let write_alike = |client: &mut LoginClient| {
+        (0..PUBLISHES).for_each(|_| client.write_publish("amq.fanout", b"m"));
+        PUBLISHES
+    };
+    let write_different = |client: &mut LoginClient| {
+        (0..PUBLISHES).for_each(|number| client.write_publish("amq.fanout", &b"mm"[number % 2..]));
+        PUBLISHES
+    };
+    let write_gets = |client: &mut LoginClient| {
+        let get = basic::Get { queue: ShortStr::literal("by"), no_ack: true };
+        (0..GETS).for_each(|_| client.write(ChannelNumber(1), get));
+        0
+    };
+    let writes: [(&str, WriteCommands<'_>); 3] =
+        [("alike", &write_alike), ("different", &write_different), ("gets", &write_gets)];
+    for (what, write) in writes {
+        let mut dispatcher = Dispatcher::new(sessions());
+        let now = dispatcher.sessions.options.epoch;
+        let (mut attacker, mut bystander) = (open_client(&mut dispatcher, false), open_client(&mut dispatcher, false));
+        declare_queues(&mut dispatcher, QUEUES);
+        let publishes = write(&mut attacker);
+        bystander.write_publish("amq.direct", b"x");
+        for client in [&mut attacker, &mut bystander] {
+            client.send();
+            dispatcher.sessions.on_readiness(client.slot, true, false, false);
+        }
+        dispatcher.serve_ready(now);
+        assert_eq!(waiting_in(&dispatcher, "by"), 1, "{what}: the bystander has his turn in the same tick");
+        assert!(waiting_in(&dispatcher, "q0") < 10.min(publishes + 1), "{what}: the rest comes after him");
+        let is_stopped = |dispatcher: &Dispatcher| {
+            dispatcher.sessions.connections.get(attacker.slot).is_some_and(|connection| connection.has_unparsed)
+        };
+        assert!(is_stopped(&dispatcher), "{what}: there is more");
+        while is_stopped(&dispatcher) {
+            let (broker, effects) = (&mut dispatcher.sessions.broker, &mut dispatcher.sessions.effects);
+            broker.start_turn();
+            broker.run_deferred(effects);
+            dispatcher.run_deferred(now);
+            dispatcher.serve_ready(now);
+        }
+        assert_eq!(waiting_in(&dispatcher, "q0"), publishes, "{what}");
+        let most = dispatcher.sessions.broker.counters().work_per_turn_max;
+        assert!(most <= u64::from(WORK_PER_TURN) * 5 / 4, "{what}: {most} units of work in a turn");
+    }
+}
+
+#[test]
+fn a_run_of_publishes_ends_where_what_comes_back_fills_the_output() {
+    const OUTPUT_BYTES: usize = 512;
+    const PUBLISHES: usize = 500;
+    let mut sessions = sessions();
+    sessions.effects.outputs = OutputQueues::new(OUTPUT_BYTES);
+    let mut dispatcher = Dispatcher::new(sessions);
+    let now = dispatcher.sessions.options.epoch;
+    let mut client = open_client(&mut dispatcher, false);
+    let published = |dispatcher: &Dispatcher| dispatcher.sessions.broker.counters().published;
+    // No queue is bound.
+    (0..PUBLISHES).for_each(|_| client.write_publish_as("amq.fanout", true, b"m"));
+    client.send();
+    dispatcher.sessions.on_readiness(client.slot, true, false, false);
+    let mut last = 0;
+    while last < PUBLISHES as u64 {
+        dispatcher.serve_ready(now);
+        let each = published(&dispatcher) - last;
+        // A message that comes back has more than 50 bytes, and twice the bound is where it stops.
+        assert!((1..=2 * OUTPUT_BYTES as u64 / 50).contains(&each), "{each} publishes in a turn");
+        last += each;
+    }
 }
