@@ -4,7 +4,7 @@ CARGO ?= cargo
 OUT := out
 HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 
-.PHONY: help bench perf test build packages image fmt lint unit sim crash soak mutants docs clean
+.PHONY: help bench perf test build packages image fmt lint unit sim crash soak attacks mutants docs clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -68,6 +68,10 @@ SOAK_RATE ?= 20
 soak: build ## A broker with a store under a steady load for SOAK=3600 seconds (rounds of 1,000 messages, SOAK_RATE=20 a second), and 100 GB past messages that nobody acknowledges; memory, files, messages lost and doubled are printed.
 	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_SOAK=$(SOAK) HARRIER_SOAK_ROUNDS=$(SOAK_RATE) HARRIER_UNSETTLED=full $(CARGO) test --locked -p harrier --test soak -- \
 		--test-threads 1 --nocapture
+
+attacks: build ## The attacks of the tests `turns` and `memory` as large as they were found, one after another: what a bystander waits and what the broker holds are printed. ATTACKS=headers: those with this in their names; HARRIER_ATTACKS_STORE=1: brokers with a store.
+	HARRIER_BIN=$(abspath $(HARRIER)) HARRIER_ATTACKS=full $(CARGO) test --locked -p harrier --test turns --test memory -- \
+		--test-threads 1 --nocapture $(ATTACKS)
 
 mutants: ## Mutation testing of broker, queues and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.
 	tests/mutants/run $(MUTANTS)

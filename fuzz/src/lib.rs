@@ -21,9 +21,11 @@ pub mod rdma_target;
 mod restored_log;
 pub mod routing_target;
 pub mod session_target;
+mod steps;
 pub mod store_target;
 mod tables;
 pub mod wire_target;
+pub mod work_target;
 
 /// One target: what is checked, and what its corpus begins with.
 #[derive(Clone, Copy)]
@@ -51,6 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "routing", check: routing_target::check, samples: routing_target::samples },
     Target { name: "store", check: store_target::check, samples: store_target::samples },
     Target { name: "footer", check: footer_target::check, samples: footer_target::samples },
+    Target { name: "work", check: work_target::check, samples: work_target::samples },
 ];
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! A broker of one shard with one client, for targets that ask what a peer can do to it.
+//! A broker of one shard with one client, or with several that have turns, for targets that ask what peers can do to it.
 //!
-//! Enters: methods and messages of the client, time.  Leaves: refusals, messages.
+//! Enters: methods and messages of clients, time.  Leaves: refusals, messages, how much work there was.
 //! Owns:   the broker, its memory, what it had carried out last.
 //! Never:  uses a frame or a socket: the targets `wire` and `session` have those.
 
 use broker::{
-    AdminRequest, AdminRequestError, Broker, BrokerOptions, ClientCapabilities, Confirm, ConnectionSlot, Delivery,
-    Effects, Publish, SessionLogin, ShardBatch,
+    AdminRequest, AdminRequestError, Broker, BrokerCounters, BrokerOptions, ClientCapabilities, Confirm,
+    ConnectionSlot, Delivery, Effects, Publish, ReadControl, SessionLogin, ShardBatch,
 };
-use catalog::{Catalog, CatalogLimits, QueueUid, Refusal, SessionId, ShardId, default_definitions};
+use catalog::{Catalog, CatalogLimits, QueueUid, Refusal, SessionId, ShardId, UserId, VhostId, default_definitions};
 use queues::{AppendResult, BodyRef, Content, Message, MessageStorage, QueuePosition};
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
@@ -18,8 +18,10 @@ const SLOT: ConnectionSlot = ConnectionSlot::new(0);
 const CHANNEL: ChannelNumber = ChannelNumber(1);
 const MS_US: u64 = 1_000;
 
-/// A message that came to the client.
+/// A message that came to a client.
 pub struct Got {
+    /// The connection and the channel that it came to.
+    pub at: (ConnectionSlot, ChannelNumber),
     /// Its delivery tag.
     pub tag: DeliveryTag,
     /// Its properties in wire form.
@@ -34,15 +36,16 @@ struct Noted {
     batch: ShardBatch,
     random_state: u64,
     got: Vec<Got>,
-    refused: Option<Refusal>,
+    refused: Vec<(ConnectionSlot, ChannelNumber, Refusal)>,
+    throttled: Vec<ConnectionSlot>,
 }
 
-fn got(tag: DeliveryTag, content: &Content<'_>) -> Got {
+fn got(at: (ConnectionSlot, ChannelNumber), tag: DeliveryTag, content: &Content<'_>) -> Got {
     let body = match content.body {
         BodyRef::Small(bytes) => bytes.to_vec(),
         BodyRef::Large(slice) => slice.to_vec(),
     };
-    Got { tag, properties: content.properties.to_vec(), body }
+    Got { at, tag, properties: content.properties.to_vec(), body }
 }
 
 impl MessageStorage for Noted {
@@ -87,22 +90,22 @@ impl Effects for Noted {
     fn has_capacity(&self, _slot: ConnectionSlot) -> bool {
         true
     }
-    fn deliver(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, delivery: Delivery<'_>) {
-        self.got.push(got(delivery.tag, &delivery.content));
+    fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>) {
+        self.got.push(got((slot, channel), delivery.tag, &delivery.content));
     }
     fn accepted_deliveries(&self, _: ConnectionSlot, _: &Delivery<'_>, most: usize) -> usize {
         most
     }
     fn get_ok(
         &mut self,
-        _slot: ConnectionSlot,
-        _channel: ChannelNumber,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
         tag: DeliveryTag,
         _again: bool,
         _left: u32,
         content: Content<'_>,
     ) {
-        self.got.push(got(tag, &content));
+        self.got.push(got((slot, channel), tag, &content));
     }
     fn return_message(
         &mut self,
@@ -114,11 +117,13 @@ impl Effects for Noted {
     }
     fn reply(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, _method: Method<'_>) {}
     fn confirm(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, _confirm: Confirm) {}
-    fn refuse(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, refusal: Refusal, _method: (u16, u16)) {
-        self.refused = Some(refusal);
+    fn refuse(&mut self, slot: ConnectionSlot, channel: ChannelNumber, refusal: Refusal, _method: (u16, u16)) {
+        self.refused.push((slot, channel, refusal));
     }
     fn resume(&mut self, _slot: ConnectionSlot) {}
-    fn throttle(&mut self, _slot: ConnectionSlot) {}
+    fn throttle(&mut self, slot: ConnectionSlot) {
+        self.throttled.push(slot);
+    }
     fn batch(&mut self, _to: ShardId) -> &mut ShardBatch {
         &mut self.batch
     }
@@ -127,71 +132,133 @@ impl Effects for Noted {
     }
 }
 
-/// The broker and its client.
+/// The broker and its clients.
 pub struct OneShard {
     broker: Broker,
     noted: Noted,
     now_us: u64,
+    identity: (UserId, VhostId),
+    /// Connections that there have been.
+    sessions: u32,
 }
 
 impl OneShard {
     /// With the definitions of a broker that was told nothing. `as_classic`: other types of queues are taken as classic ones.
     pub fn new(as_classic: bool) -> Self {
+        let mut shard = Self::with_budget(as_classic, broker::limits::WORK_PER_TURN);
+        shard.connect(SLOT);
+        shard.broker.open_channel(SLOT, CHANNEL);
+        shard
+    }
+
+    /// The same without a client, and with turns of so many units of work.
+    pub fn with_budget(as_classic: bool, work_per_turn: u32) -> Self {
         let mut catalog =
             Catalog::new(CatalogLimits { queue_types_as_classic: as_classic, ..CatalogLimits::default() });
         for definition in default_definitions() {
             catalog.execute(&definition).expect("the first definitions");
         }
-        let shard = ShardId(0);
         let options = BrokerOptions {
-            shard,
+            shard: ShardId(0),
             shards: 1,
             queue_bytes_max: 1 << 30,
             consumer_timeout_ms: 0,
             epoch_unix_s: 1_000_000_000,
-            work_per_turn: broker::limits::WORK_PER_TURN,
+            work_per_turn,
         };
         let mut broker = Broker::new(options, catalog);
         let user = broker.catalog_mut().authenticate(b"guest", b"guest", true).expect("the guest");
         let vhost = broker.catalog().open_vhost(user, b"/").expect("the default virtual host");
+        let noted = Noted {
+            pool: Pool::new(PoolOptions::default()),
+            batch: ShardBatch::default(),
+            random_state: 1,
+            got: Vec::new(),
+            refused: Vec::new(),
+            throttled: Vec::new(),
+        };
+        OneShard { broker, noted, now_us: 0, identity: (user, vhost), sessions: 0 }
+    }
+
+    /// A client connects. It has no channel yet.
+    pub fn connect(&mut self, slot: ConnectionSlot) {
+        self.sessions += 1;
+        let (user, vhost) = self.identity;
         let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: true };
-        let session = SessionId { shard, slot: SLOT, serial: 1 };
-        broker.open_session(SLOT, SessionLogin { session, user, vhost, capabilities });
-        broker.open_channel(SLOT, CHANNEL);
-        let pool = Pool::new(PoolOptions::default());
-        let noted = Noted { pool, batch: ShardBatch::default(), random_state: 1, got: Vec::new(), refused: None };
-        OneShard { broker, noted, now_us: 0 }
+        let session = SessionId { shard: ShardId(0), slot, serial: self.sessions };
+        self.broker.open_session(slot, SessionLogin { session, user, vhost, capabilities });
+    }
+
+    /// One turn: what `act` does, or as much of it as it does before [`Broker::is_turn_over`].
+    pub fn turn<T>(&mut self, act: impl FnOnce(&mut OneTurn<'_>) -> T) -> T {
+        self.broker.start_turn();
+        let done = act(&mut OneTurn { broker: &mut self.broker, noted: &mut self.noted });
+        self.finish_turn();
+        done
+    }
+
+    fn finish_turn(&mut self) {
+        self.broker.flush_batch(&mut self.noted);
+        assert!(self.noted.batch.is_empty(), "one shard has nobody to write to");
+    }
+
+    /// A turn of what is due, and one of what other turns have left. Returns whether there was anything.
+    pub fn run_deferred(&mut self) -> bool {
+        while let Some(slot) = self.noted.throttled.pop() {
+            self.broker.end_throttle(slot, &mut self.noted);
+        }
+        let is_due = self.broker.next_timer().is_some_and(|at| at <= self.now_us);
+        if is_due {
+            self.broker.start_turn();
+            self.broker.run_timers(&mut self.noted);
+        }
+        let is_left = self.broker.has_deferred();
+        if is_left {
+            self.broker.start_turn();
+            self.broker.run_deferred(&mut self.noted);
+        }
+        self.finish_turn();
+        is_due || is_left
+    }
+
+    /// Commands that were refused since this was last asked.
+    pub fn refusals(&mut self) -> Vec<(ConnectionSlot, ChannelNumber, Refusal)> {
+        std::mem::take(&mut self.noted.refused)
+    }
+
+    /// The broker, to look at.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> BrokerCounters {
+        self.broker.counters()
     }
 
     /// A method. One that is refused ends its channel, and a new one is opened, as a client would.
     pub fn say<'a>(&mut self, method: impl Into<Method<'a>>) -> Result<(), Refusal> {
-        let answer = self.broker.command(SLOT, CHANNEL, method.into(), &mut self.noted);
-        self.answered(answer.map(drop))
+        let method = method.into();
+        self.turn(|turn| turn.command(SLOT, CHANNEL, method));
+        self.answered()
     }
 
-    fn answered(&mut self, answer: Result<(), Refusal>) -> Result<(), Refusal> {
-        self.broker.flush_batch(&mut self.noted);
-        assert!(self.noted.batch.is_empty(), "one shard has nobody to write to");
-        let answer = self.noted.refused.take().map_or(answer, Err);
-        if answer.is_err() {
-            self.broker.close_channel(SLOT, CHANNEL, &mut self.noted);
-            self.broker.open_channel(SLOT, CHANNEL);
+    fn answered(&mut self) -> Result<(), Refusal> {
+        while self.run_deferred() {}
+        match self.refusals().pop() {
+            Some((_, _, refusal)) => {
+                self.broker.close_channel(SLOT, CHANNEL, &mut self.noted);
+                self.broker.open_channel(SLOT, CHANNEL);
+                Err(refusal)
+            }
+            None => Ok(()),
         }
-        answer
     }
 
     /// A message.
     pub fn publish(&mut self, exchange: &str, key: &str, properties: &[u8], body: &[u8]) -> Result<(), Refusal> {
-        let publish = Publish {
-            exchange: exchange.as_bytes(),
-            routing_key: key.as_bytes(),
-            mandatory: false,
-            immediate: false,
-            properties: RawProperties::new(properties),
-            body: BodyRef::Small(body),
-        };
-        let answer = self.broker.publish(SLOT, CHANNEL, publish, &mut self.noted);
-        self.answered(answer.map(drop))
+        self.turn(|turn| turn.publish(SLOT, CHANNEL, (exchange, key), properties, body));
+        self.answered()
     }
 
     /// A queue.
@@ -220,12 +287,16 @@ impl OneShard {
         std::mem::take(&mut self.noted.got)
     }
 
-    /// Time passes.
+    /// Time passes, and nothing is left to do.
     pub fn pass(&mut self, ms: u64) {
+        self.set_clock(ms);
+        while self.run_deferred() {}
+    }
+
+    /// Time has passed. What is due is left to do.
+    pub fn set_clock(&mut self, ms: u64) {
         self.now_us += ms * MS_US;
         self.broker.set_now(self.now_us);
-        self.broker.run_timers(&mut self.noted);
-        self.broker.flush_batch(&mut self.noted);
     }
 
     /// Whether there is a queue of this name.
@@ -243,5 +314,69 @@ impl OneShard {
     /// Messages that wait in all queues.
     pub fn waiting(&self) -> usize {
         self.broker.queues().map(|queue| queue.ready.len()).sum()
+    }
+}
+
+/// A turn of the broker.
+pub struct OneTurn<'a> {
+    broker: &'a mut Broker,
+    noted: &'a mut Noted,
+}
+
+impl OneTurn<'_> {
+    /// Whether nothing more of a connection is done in this turn.
+    pub fn is_over(&self, slot: ConnectionSlot) -> bool {
+        self.broker.is_turn_over() || !self.broker.may_read(slot) || !self.noted.refused.is_empty()
+    }
+
+    /// A method of a client.
+    pub fn command<'a>(&mut self, slot: ConnectionSlot, channel: ChannelNumber, method: impl Into<Method<'a>>) {
+        let answer = self.broker.command(slot, channel, method.into(), self.noted);
+        if let Ok(ReadControl::Batch) = answer {
+            self.broker.flush_definitions(slot, self.noted);
+        }
+        self.note(slot, channel, answer);
+    }
+
+    fn note(&mut self, slot: ConnectionSlot, channel: ChannelNumber, answer: Result<ReadControl, Refusal>) {
+        if let Err(refusal) = answer {
+            self.noted.refused.push((slot, channel, refusal));
+        }
+    }
+
+    /// A message of a client, to an exchange with a key.
+    pub fn publish(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        (exchange, key): (&str, &str),
+        properties: &[u8],
+        body: &[u8],
+    ) {
+        let publish = Publish {
+            exchange: exchange.as_bytes(),
+            routing_key: key.as_bytes(),
+            mandatory: false,
+            immediate: false,
+            properties: RawProperties::new(properties),
+            body: BodyRef::Small(body),
+        };
+        let answer = self.broker.publish(slot, channel, publish, self.noted);
+        self.note(slot, channel, answer);
+    }
+
+    /// A channel begins.
+    pub fn open_channel(&mut self, slot: ConnectionSlot, channel: ChannelNumber) {
+        self.broker.open_channel(slot, channel);
+    }
+
+    /// A channel ends.
+    pub fn close_channel(&mut self, slot: ConnectionSlot, channel: ChannelNumber) {
+        self.broker.close_channel(slot, channel, self.noted);
+    }
+
+    /// A connection ends.
+    pub fn close_session(&mut self, slot: ConnectionSlot) {
+        self.broker.close_session(slot, self.noted);
     }
 }

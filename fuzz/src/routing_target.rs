@@ -10,6 +10,7 @@
 //! different words, and the nodes are the words of the patterns at most. A message with headers looks at each of them once
 //! for itself, and at each header of each binding at most once more. All else is a binding looked at, or a queue found.
 
+use crate::steps::Steps;
 use crate::tables::{headers_only, table};
 use catalog::{
     Catalog, CatalogLimits, Definition, ExchangeId, ExchangeKind, KeyedRoute, Name, QueueRoute, ShardId, VhostId,
@@ -36,23 +37,7 @@ const EXCHANGES: [(&str, ExchangeKind); 7] = [
 /// Bytes of a step that are letters of a key or pattern.
 const LETTERS: &[u8; 8] = b"ab..*#a#";
 
-/// The steps that are left.
-struct Steps<'a>(&'a [u8]);
-
 impl<'a> Steps<'a> {
-    fn byte(&mut self) -> Option<u8> {
-        let (byte, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*byte)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::from(self.byte()?);
-        let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
-        self.0 = rest;
-        Some(bytes)
-    }
-
     /// A table, and its bytes; an empty one where these are none.
     fn table(&mut self) -> Option<(Table, &'a [u8])> {
         let length = usize::from(u16::from_be_bytes([self.byte()? & 7, self.byte()?]));

@@ -220,13 +220,12 @@ impl SimulatedWorld {
     }
 
     /// No turn of any broker, in any of its lives, has done much more than its budget of work.
-    fn check_work(&mut self) {
+    pub(crate) fn check_work(&mut self) {
         let work_max = u64::from(self.settings.limits.work_per_turn) + WORK_BEYOND_BUDGET_MAX;
         for (number, broker) in self.brokers.iter().enumerate() {
             let most = broker.work_per_turn_max();
             if most > work_max {
-                self.trace
-                    .fail(format!("at rest: a turn of broker {number} has done {most} units of work, of {work_max}"));
+                self.trace.fail(format!("a turn of broker {number} has done {most} units of work, of {work_max}"));
             }
         }
     }

@@ -239,8 +239,9 @@ impl SimulatedWorld {
         activity.join(", ")
     }
 
-    /// When all clients have gone: whatever is left is a leak.
+    /// When all clients have gone: whatever is left is a leak. No turn until then has done too much.
     pub fn check_nothing_left(&mut self) {
+        self.check_work();
         let mut left = Vec::new();
         let federation_bytes = if self.settings.shards.len() > 1 { FEDERATION_HEAP_BYTES_MAX } else { 0 };
         let heap_bytes_max = SHARD_HEAP_BYTES_LEFT_MAX + federation_bytes;
@@ -264,6 +265,7 @@ impl SimulatedWorld {
 #[cfg(test)]
 mod tests {
     use super::SimulatedWorld;
+    use crate::limits::WORK_BEYOND_BUDGET_MAX;
     use crate::settings::{Mode, Settings};
     use crate::simulated_client::ClientRole;
 
@@ -293,6 +295,18 @@ mod tests {
             let violation = world.trace.into_parts().0.expect("it is found");
             assert!(violation.contains("bytes of the heap that nothing accounts for"), "{violation}");
             assert_eq!(kept.len(), BYTES);
+        }
+    }
+
+    #[test]
+    fn a_turn_that_does_too_much_while_everything_goes_is_found() {
+        for mode in [Mode::Features, Mode::Federation] {
+            let mut world = SimulatedWorld::new(Settings::of(mode, 1), false);
+            let work_max = u64::from(world.settings.limits.work_per_turn) + WORK_BEYOND_BUDGET_MAX;
+            world.brokers[0].past_work_per_turn_max = work_max + 1;
+            world.check_nothing_left();
+            let violation = world.trace.into_parts().0.expect("it is found");
+            assert!(violation.contains("a turn of broker 0 has done"), "{violation}");
         }
     }
 

@@ -358,6 +358,22 @@ def quorum_queue(made, channel):
 
 
 @with_channel
+def shared_prefetch_without_acks(made, channel):
+    kept, taken_at_once = (channel.queue_declare("", exclusive=True).method.queue for _ in range(2))
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    first, _ = collector(channel, kept)
+    second, _ = collector(channel, taken_at_once, auto_ack=True)
+    put(channel, taken_at_once, "a")
+    until(made, lambda: texts(second) == ["a"], "nothing is unsettled")
+    put(channel, kept, "b")
+    until(made, lambda: texts(first) == ["b"], "nor was it behind that")
+    put(channel, taken_at_once, "c")
+    equal((ready(channel, taken_at_once), texts(second)), (1, ["a"]))
+    channel.basic_ack(first[0][0])
+    until(made, lambda: texts(second) == ["a", "c"], "the other consumer has settled")
+
+
+@with_channel
 def delete_with_consumers(made, channel):
     # A client without a callback for cancellations expects nothing but the reply.
     queue = channel.queue_declare("").method.queue
@@ -371,6 +387,7 @@ def delete_with_consumers(made, channel):
 
 EXPECTATIONS = {
     "quorum-queue": quorum_queue,
+    "shared-prefetch-without-acks": shared_prefetch_without_acks,
     "delete-with-consumers": delete_with_consumers,
     "cc-and-bcc": cc_and_bcc,
     "message-ttl": message_ttl,

@@ -151,6 +151,7 @@ def walk(case, unique, first, second):
         name = step.pop("m")
         channel = step.pop("channel", 1)
         confirmed = step.pop("confirmed", False)
+        alone = step.pop("alone", False)
         properties = step.pop("properties", {})
         fields = {key: fill(item, unique) for key, item in step.items()}
         if name == "basic.publish":
@@ -167,7 +168,7 @@ def walk(case, unique, first, second):
                 if name == "basic.get"
                 else set()
             )
-        if not awaited:
+        if not awaited and not alone:
             # Without an answer of its own, a step is known to be done when the next one is answered.
             channel, awaited = channel or 1, {"basic.qos-ok"}
             peer.method(channel, "basic.qos")
