@@ -120,7 +120,7 @@ impl Client {
         };
         out.publish(&self.pool, channel.number, &head, to.properties.as_bytes(), BodyOut::Copy(body));
         let bytes: Vec<u8> = out.gather().parts().flatten().copied().collect();
-        out.gather_mut().clear();
+        out.clear();
         // What stands behind the first frame of the body: the same bytes in further frames.
         let behind = (body.len() - first.len()).div_ceil(out.payload_bytes_max()) * FRAME_OVERHEAD_BYTES + body.len()
             - first.len();
@@ -155,9 +155,8 @@ impl Client {
             write(number, batch.get_mut(place.start as usize..place.end as usize).unwrap_or_default());
         }
         canned.batch = batch.freeze();
-        let gather = self.outbound.gather_mut();
-        gather.push(canned.batch.slice(..bytes));
-        canned.rest.iter().for_each(|frame| gather.push(frame.clone()));
+        self.outbound.shared_frames(canned.batch.slice(..bytes));
+        canned.rest.iter().for_each(|frame| self.outbound.shared_frames(frame.clone()));
         self.flush()?;
         Ok(tag)
     }

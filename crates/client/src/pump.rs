@@ -100,7 +100,7 @@ impl Client {
             self.inbound.fail(&fault, &mut self.outbound, &self.pool);
             if fault.scope != FaultScope::Link {
                 // Telling the server is a courtesy; what counts is the fault itself.
-                let _told = self.link.send(self.outbound.gather_mut());
+                let _told = self.link.send(self.outbound.gather_mut(&self.pool));
             }
             return Err(fault.into());
         }
@@ -273,12 +273,16 @@ impl Client {
 
     /// Sends what the link takes now. Says whether all went.
     pub(crate) fn send_some(&mut self) -> Result<bool> {
-        match self.link.send(self.outbound.gather_mut()) {
-            Ok(sent) => {
-                self.sent_since = true;
-                Ok(sent == SendOutcome::Drained)
+        loop {
+            match self.link.send(self.outbound.gather_mut(&self.pool)) {
+                Ok(sent) => {
+                    self.sent_since = true;
+                    if sent == SendOutcome::Blocked || self.outbound.is_empty() {
+                        return Ok(sent == SendOutcome::Drained);
+                    }
+                }
+                Err(error) => return Err(self.end_reason(error)),
             }
-            Err(error) => Err(self.end_reason(error)),
         }
     }
 
@@ -328,7 +332,7 @@ impl Client {
     pub(crate) fn check_closed(&mut self) -> Result<()> {
         let Some((code, text)) = self.state.closed.take() else { return Ok(()) };
         // The session has written close-ok; whether it still arrives is the server's affair.
-        let _told = self.link.send(self.outbound.gather_mut());
+        let _told = self.link.send(self.outbound.gather_mut(&self.pool));
         Err(ClientError::ConnectionClosed { code, text })
     }
 

@@ -57,7 +57,7 @@ fn running(pool: &Pool) -> (Inbound, Outbound) {
         }
     }
     assert!(inbound.is_running() && inbound.channel_count() == 1);
-    out.gather_mut().clear();
+    out.clear();
     (inbound, out)
 }
 
@@ -104,10 +104,10 @@ fn main() {
                 };
                 out.deliver(&pool, ChannelNumber(1), &head, black_box(properties), BodyOut::Copy(black_box(&body)));
                 if out.bytes() > 65_536 {
-                    out.gather_mut().clear();
+                    out.clear();
                 }
             }
-            out.gather_mut().clear();
+            out.clear();
         });
         println!("{bytes:5} B {what:33} {next:6.1} {deliver:8.1}");
     }

@@ -58,6 +58,17 @@ enum OwnerReaction {
     Tune(wire::method::connection::Tune),
 }
 
+/// The parts of all that is to be sent, taken a piece at a time as links take it.
+pub fn parts_of(out: &mut Outbound, pool: &Pool) -> Vec<Vec<u8>> {
+    let mut parts = Vec::new();
+    while !out.is_empty() {
+        let next = out.gather_mut(pool);
+        parts.extend(next.parts().map(<[u8]>::to_vec));
+        next.clear();
+    }
+    parts
+}
+
 impl TestEndpoint {
     pub fn server(limits: &SessionLimits, in_place: bool) -> Self {
         let properties = Table::new().with("product", Value::text("a test")).expect("a short name");
@@ -116,9 +127,9 @@ impl TestEndpoint {
 
     /// What the session has to send, taken from it.
     pub fn sent(&mut self) -> Vec<u8> {
-        let bytes: Vec<u8> = self.out.gather().parts().flatten().copied().collect();
-        assert_eq!(bytes.len(), self.out.bytes());
-        self.out.gather_mut().clear();
+        let expected = self.out.bytes();
+        let bytes: Vec<u8> = parts_of(&mut self.out, &self.pool).concat();
+        assert_eq!(bytes.len(), expected);
         bytes
     }
 

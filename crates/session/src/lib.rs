@@ -24,7 +24,7 @@
 //!         }
 //!     }
 //!     left = …;                                                // move `input` to the start of `scratch`
-//!     link.send(outbound.gather_mut())?;
+//!     while link.send(outbound.gather_mut(&pool))? == Drained && !outbound.is_empty() {}
 //!     if inbound.is_done() { … }                               // end the link once everything is sent
 //! }
 //! ```
@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod body_frames;
 mod capabilities;
 mod channels;
 #[cfg(any(test, feature = "fuzz"))]
@@ -61,6 +62,7 @@ mod slice_writer;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod waiting_bodies;
 
 pub use assembly::BodyRoom;
 pub use capabilities::Capabilities;

@@ -71,6 +71,11 @@ pub(crate) const CONTENT_ARGUMENTS_BYTES_MAX: usize = 3 * 256 + 9;
 pub(crate) const PUBLISH_RUN_MESSAGES_MAX: usize = 64;
 pub(crate) const PUBLISH_RUN_BYTES_MAX: usize = 32 * 1024;
 
+/// Frames of a large body that are written and sent at once, and their bytes, of which a single frame may have more. The heads of a
+/// body of 128 MiB in frames of 4 KiB would take 1.3 MB for each of its consumers.
+pub(crate) const PIECE_FRAMES: usize = 64;
+pub(crate) const PIECE_BYTES: usize = 2 << 20;
+
 /// Class, weight and body size in a header frame.
 pub(crate) const HEADER_FIXED_BYTES: usize = 12;
 

@@ -2,15 +2,20 @@
 //!
 //! Enters: methods and contents.  Leaves: their frames, in a `Gather` that a link sends.
 //! Owns:   what is to be sent, and the frame bound of the peer.
+//!
+//! A large body that is shared is written a piece at a time, each once the one before it is sent: neither the memory for the heads of
+//! its frames nor what is sent at once grows with the body.
 
 use crate::{
+    body_frames::{BodyFrames, FrameSizes},
     limits::{CLIENT_GREETING_BYTES_MAX, HEADER_FIXED_BYTES},
     slice_writer::SliceWriter,
+    waiting_bodies::WaitingBodies,
 };
 use slab::{Gather, Pool, Slice};
 use wire::{
     BodyRun, ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr,
-    frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, HEARTBEAT_FRAME},
+    frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, HEARTBEAT_FRAME},
     method::{METHOD_ID_BYTES, basic, channel, connection},
 };
 
@@ -168,10 +173,12 @@ fn inline_bytes(body_bytes: usize) -> usize {
 #[derive(Debug)]
 pub struct Outbound {
     gather: Gather,
+    /// What is sent after `gather`. Boxed, as few connections have any.
+    waiting: Option<Box<WaitingBodies>>,
     /// Bytes of a body payload in one frame.
-    payload_bytes_max: usize,
+    payload_bytes_max: u32,
     /// Bytes of a shared body that the last of several frames should have at least.
-    last_bytes_min: usize,
+    last_bytes_min: u32,
 }
 
 impl Default for Outbound {
@@ -183,50 +190,60 @@ impl Default for Outbound {
 impl Outbound {
     /// Nothing to send yet.
     pub const fn new() -> Self {
-        let payload_bytes_max = CLIENT_GREETING_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES;
-        Self { gather: Gather::new(), payload_bytes_max, last_bytes_min: 0 }
+        let payload_bytes_max = CLIENT_GREETING_BYTES_MAX - FRAME_OVERHEAD_BYTES as u32;
+        Self { gather: Gather::new(), waiting: None, payload_bytes_max, last_bytes_min: 0 }
     }
 
     /// Nothing to send, with the same frame bound.
     pub fn empty_like(&self) -> Self {
-        Self { gather: Gather::new(), ..*self }
+        Self { gather: Gather::new(), waiting: None, ..*self }
     }
 
     /// Bytes of a body in one frame, at most.
     pub fn payload_bytes_max(&self) -> usize {
-        self.payload_bytes_max
+        self.payload_bytes_max as usize
     }
 
     /// Bytes of properties that fit a header frame.
     pub fn properties_bytes_max(&self) -> usize {
-        self.payload_bytes_max - HEADER_FIXED_BYTES
+        self.payload_bytes_max() - HEADER_FIXED_BYTES
     }
 
     /// No frame of a shared body that is longer shall have less: the last but one leaves that much to the last. For a link that
     /// hands over so much without a copy. Without effect where two of them do not fit a frame.
     pub fn set_part_bytes_min(&mut self, bytes: usize) {
-        self.last_bytes_min = bytes;
+        // What no frame holds has no effect.
+        self.last_bytes_min = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
 
     /// How many bytes are to be sent.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.gather.bytes()
+        self.gather.bytes() + self.waiting.as_ref().map_or(0, |waiting| waiting.wire_bytes())
     }
 
     /// Whether there is nothing to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.gather.is_empty()
+        self.gather.is_empty() && self.waiting.is_none()
     }
 
-    /// What is to be sent, for a link.
+    /// What is to be sent next, for a link; empty if nothing is. Once the link has taken all of it there may be more.
     #[inline]
-    pub fn gather_mut(&mut self) -> &mut Gather {
+    pub fn gather_mut(&mut self, pool: &Pool) -> &mut Gather {
+        if self.gather.is_empty() && self.waiting.is_some() {
+            self.write_waiting(pool);
+        }
         &mut self.gather
     }
 
-    /// What is to be sent, to look at.
+    /// Drops what is to be sent.
+    pub fn clear(&mut self) {
+        self.gather.clear();
+        self.waiting = None;
+    }
+
+    /// What is to be sent next, to look at.
     #[inline]
     pub fn gather(&self) -> &Gather {
         &self.gather
@@ -235,36 +252,41 @@ impl Outbound {
     /// Sets the settled frame bound, in bytes with overhead. `Inbound` does that when tuning is settled.
     pub fn set_frame_bytes_max(&mut self, bytes: u32) {
         assert!(bytes >= wire::frame::FRAME_BYTES_MIN, "a frame bound of {bytes} bytes was settled");
-        self.payload_bytes_max = bytes as usize - FRAME_OVERHEAD_BYTES;
+        self.payload_bytes_max = bytes - FRAME_OVERHEAD_BYTES as u32;
     }
 
     /// Sends a method that no content follows. (The `send_*` and content functions below are the others.)
     #[inline]
     pub fn method(&mut self, pool: &Pool, channel: ChannelNumber, method: &Method<'_>) {
         debug_assert!(!method.has_content(), "{} needs its content", method.name());
-        method.encode_frame(channel, self.gather.reserve(pool, method.frame_len()));
+        method.encode_frame(channel, self.end_mut().reserve(pool, method.frame_len()));
+    }
+
+    /// Sends bytes that are frames already, from where they lie.
+    pub fn shared_frames(&mut self, frames: Slice) {
+        self.end_mut().push(frames);
     }
 
     /// Sends bytes that are frames already.
     pub fn frames(&mut self, pool: &Pool, frames: &[u8]) {
-        self.gather.extend(pool, frames);
+        self.end_mut().extend(pool, frames);
     }
 
     /// Sends the protocol header: a client's first bytes, and a server's answer to another protocol.
     pub fn protocol_header(&mut self, pool: &Pool) {
-        self.gather.extend(pool, &wire::PROTOCOL_HEADER);
+        self.end_mut().extend(pool, &wire::PROTOCOL_HEADER);
     }
 
     /// Sends a heartbeat.
     pub fn heartbeat(&mut self, pool: &Pool) {
-        self.gather.extend(pool, &HEARTBEAT_FRAME);
+        self.end_mut().extend(pool, &HEARTBEAT_FRAME);
     }
 
     /// Sends `basic.ack`: a client's acknowledgement, a server's confirm.
     #[inline]
     pub fn ack(&mut self, pool: &Pool, channel: ChannelNumber, delivery_tag: DeliveryTag, multiple: bool) {
         const PAYLOAD_BYTES: usize = 13;
-        let mut pen = SliceWriter::new(self.gather.reserve(pool, PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES));
+        let mut pen = SliceWriter::new(self.end_mut().reserve(pool, PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES));
         pen.method_head(channel, PAYLOAD_BYTES, basic::Ack::ID);
         pen.array(delivery_tag.0.to_be_bytes());
         pen.array([u8::from(multiple), FRAME_END]);
@@ -311,7 +333,7 @@ impl Outbound {
     #[inline]
     pub fn delivery_bytes(&self, head: &DeliverHead<'_>, properties: &[u8], body_bytes: usize) -> Option<usize> {
         let heads = head.content(ChannelNumber::CONNECTION, properties, body_bytes);
-        (body_bytes <= self.payload_bytes_max).then(|| heads.bytes() + inline_bytes(body_bytes))
+        (body_bytes <= self.payload_bytes_max()).then(|| heads.bytes() + inline_bytes(body_bytes))
     }
 
     /// Sends `basic.deliver` for each body of a run, the same in all but the bodies and the delivery tags, which follow that of the
@@ -327,12 +349,12 @@ impl Outbound {
         bodies: BodyRun<'_>,
     ) {
         let body_bytes = bodies.body_bytes();
-        assert!(body_bytes <= self.payload_bytes_max, "a run of bodies of {body_bytes} bytes, which fit no frame");
+        assert!(body_bytes <= self.payload_bytes_max(), "a run of bodies of {body_bytes} bytes, which fit no frame");
         let heads = first.content(channel, properties, body_bytes);
         let whole_bytes = heads.bytes() + inline_bytes(body_bytes);
-        let (mut left, mut delivery_tag) = (Some(bodies), first.delivery_tag);
-        while let Some(now) = left.and_then(|left| left.take((self.gather.chunk_room() / whole_bytes).max(1))) {
-            let place = self.gather.reserve(pool, now.len() * whole_bytes);
+        let (mut left, mut delivery_tag, to) = (Some(bodies), first.delivery_tag, self.end_mut());
+        while let Some(now) = left.and_then(|left| left.take((to.chunk_room() / whole_bytes).max(1))) {
+            let place = to.reserve(pool, now.len() * whole_bytes);
             let (template, others) = place.split_at_mut(whole_bytes);
             heads.write(template, now.first(), |pen| DeliverHead { delivery_tag, ..*first }.write(pen));
             let end_bytes = usize::from(body_bytes > 0);
@@ -418,48 +440,53 @@ impl Outbound {
         arguments: impl FnOnce(&mut SliceWriter<'_>),
     ) {
         let inline = match body {
-            BodyOut::Copy(bytes) if bytes.len() <= self.payload_bytes_max => bytes,
+            BodyOut::Copy(bytes) if bytes.len() <= self.payload_bytes_max() => bytes,
             _ => &[],
         };
         let heads = ContentHeads { channel, id, arguments_bytes, properties, body_bytes: body.len() };
-        let place = self.gather.reserve(pool, heads.bytes() + inline_bytes(inline.len()));
+        let place = self.end_mut().reserve(pool, heads.bytes() + inline_bytes(inline.len()));
         heads.write(place, inline, arguments);
         if inline.is_empty() && heads.body_bytes > 0 {
             self.body(pool, channel, body);
         }
     }
 
-    /// A body in as many frames as it needs, none of them empty.
+    /// A body in as many frames as it needs, none of them empty. Of a shared one only so many are written as are sent at once.
     #[inline(never)]
     fn body(&mut self, pool: &Pool, channel: ChannelNumber, body: BodyOut<'_>) {
-        let bytes = body.len();
-        let last_bytes_min = match body {
-            BodyOut::Share(_) if self.last_bytes_min <= self.payload_bytes_max / 2 => self.last_bytes_min,
-            _ => 0,
-        };
-        let mut at = 0;
-        while at < bytes {
-            let left = bytes - at;
-            let mut part_bytes = left.min(self.payload_bytes_max);
-            if part_bytes < left && left - part_bytes < last_bytes_min {
-                part_bytes = left - last_bytes_min;
+        let payload_bytes_max = self.payload_bytes_max();
+        let sizes = |last_bytes_min| FrameSizes { payload_bytes_max, last_bytes_min };
+        match body {
+            BodyOut::Copy(bytes) => {
+                let mut frames = BodyFrames::new(channel, sizes(0), bytes.len());
+                frames.write_all(pool, self.end_mut(), |to, part| to.extend(pool, &bytes[part]));
             }
-            let part = at..at + part_bytes;
-            // The end of the frame before travels with the head of the next, so that a shared part costs one run.
-            let end_bytes = usize::from(at > 0);
-            let mut pen = SliceWriter::new(self.gather.reserve(pool, end_bytes + FRAME_HEAD_BYTES));
-            if end_bytes > 0 {
-                pen.array([FRAME_END]);
-            }
-            // The frame bound fits 32 bits, and so does a part.
-            pen.array(FrameHead { kind: FRAME_BODY, channel, payload_bytes: part_bytes as u32 }.to_bytes());
-            pen.finish();
-            at = part.end;
-            match body {
-                BodyOut::Copy(bytes) => self.gather.extend(pool, &bytes[part]),
-                BodyOut::Share(slice) => self.gather.push(slice.slice(part)),
+            BodyOut::Share(slice) => {
+                let last_bytes_min = self.last_bytes_min as usize;
+                let last_bytes_min = if last_bytes_min <= payload_bytes_max / 2 { last_bytes_min } else { 0 };
+                let mut frames = BodyFrames::new(channel, sizes(last_bytes_min), slice.len());
+                frames.write_piece(pool, self.end_mut(), slice);
+                if !frames.is_written() {
+                    self.waiting.get_or_insert_default().push(frames, slice.slice(..));
+                }
             }
         }
-        self.gather.extend(pool, &[FRAME_END]);
+    }
+
+    /// What follows everything that is to be sent.
+    #[inline(always)]
+    fn end_mut(&mut self) -> &mut Gather {
+        match &mut self.waiting {
+            None => &mut self.gather,
+            Some(waiting) => waiting.end_mut(),
+        }
+    }
+
+    /// Everything written at once is sent: writes the next frames of a body, or continues with what is behind it.
+    #[cold]
+    fn write_waiting(&mut self, pool: &Pool) {
+        if self.waiting.as_mut().is_some_and(|waiting| waiting.write_next(pool, &mut self.gather).is_break()) {
+            self.waiting = None;
+        }
     }
 }

@@ -7,6 +7,7 @@ mod body_lending;
 mod content_defects;
 mod contents;
 mod handshake;
+mod pieces;
 mod publish_runs;
 mod repeats;
 mod splits;

@@ -11,8 +11,8 @@ use crate::event_outcome::EventOutcome;
 use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
 use crate::limits::{
-    BACKLOG_FLUSHES_PER_TICK, FLUSHES_PER_BATCH, GREETING_TURNS_PER_TICK, RECEIVE_BUFFER_BYTES, RECEIVED_BYTES_MIN,
-    TURN_BYTES,
+    BACKLOG_FLUSHES_PER_TICK, FLUSH_BYTES_MAX, FLUSHES_PER_BATCH, GREETING_TURNS_PER_TICK, RECEIVE_BUFFER_BYTES,
+    RECEIVED_BYTES_MIN, TURN_BYTES,
 };
 use crate::link_context::LinkContext;
 use crate::login::LoginService;
@@ -429,20 +429,28 @@ impl Dispatcher {
         self.remove_connection(slot, now);
     }
 
-    /// Flushes the outputs that were written to. Where they are very many, the others are left to the backlog.
+    /// Flushes the outputs that were written to. Where they are very many, or much is sent, the others are left to the backlog.
     pub fn flush(&mut self, now: Instant) {
+        let mut bytes = 0;
         for _ in 0..FLUSHES_PER_BATCH {
             let Some(slot) = self.sessions.effects.outputs.next_dirty() else { return };
-            self.flush_connection(slot, now);
+            bytes += self.flush_connection(slot, now);
+            if bytes >= FLUSH_BYTES_MAX {
+                break;
+            }
         }
         self.sessions.effects.outputs.leave_dirty();
     }
 
     /// Flushes outputs that earlier batches have left, and those that are written to then.
     pub fn flush_backlog(&mut self, now: Instant) {
+        let mut bytes = 0;
         for _ in 0..BACKLOG_FLUSHES_PER_TICK {
             let Some(slot) = self.sessions.effects.outputs.next_in_backlog() else { break };
-            self.flush_connection(slot, now);
+            bytes += self.flush_connection(slot, now);
+            if bytes >= FLUSH_BYTES_MAX {
+                break;
+            }
         }
         self.flush(now);
     }
@@ -455,10 +463,16 @@ impl Dispatcher {
         self.flush_connection(slot, now);
     }
 
-    fn flush_connection(&mut self, slot: ConnectionSlot, now: Instant) {
+    /// Returns how many bytes the link has taken.
+    fn flush_connection(&mut self, slot: ConnectionSlot, now: Instant) -> usize {
         let sample = self.work.begin_send();
-        match flush_output(&mut self.sessions.connections, &mut self.sessions.effects.outputs, slot, now) {
-            FlushOutcome::Flushed => self.sessions.after_flush(slot),
+        let mut sent = 0;
+        let (connections, effects) = (&mut self.sessions.connections, &mut self.sessions.effects);
+        match flush_output(connections, &mut effects.outputs, slot, &effects.pool, now) {
+            FlushOutcome::Flushed { bytes } => {
+                sent = bytes;
+                self.sessions.after_flush(slot);
+            }
             FlushOutcome::Skipped => {}
             FlushOutcome::Failed(error) => self.on_link_error(slot, &error, now),
         }
@@ -466,6 +480,7 @@ impl Dispatcher {
             let worked = self.work.end_send(began);
             self.sessions.connections.add_work(slot, worked);
         }
+        sent
     }
 
     /// Carries out what concerns other connections than the one just served: refusals that other shards sent,

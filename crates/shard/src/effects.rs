@@ -34,7 +34,7 @@ pub struct DeferredRefusal {
 
 /// Carries out the effects of one shard.
 pub struct ShardEffects {
-    pool: Pool,
+    pub(crate) pool: Pool,
     rng: StdRng,
     pub outputs: OutputQueues,
     /// Messages to and from the other shards.

@@ -5,25 +5,28 @@ use crate::connections::Connections;
 use crate::output_queues::OutputQueues;
 use broker::ConnectionSlot;
 use link::{LinkError, SendOutcome};
+use slab::Pool;
 use std::time::Instant;
 
 /// What became of the output of one connection.
 #[derive(Debug)]
 pub(crate) enum FlushOutcome {
-    /// The link has taken what it could.
-    Flushed,
+    /// The link has taken so many bytes. Where it would take more, the connection waits in the backlog.
+    Flushed { bytes: usize },
     /// The link still waits to become writable, or the connection is gone.
     Skipped,
     /// The link is broken.
     Failed(LinkError),
 }
 
-/// Sends what a connection's output holds. Once it is empty, the sending direction is closed if that is pending.
+/// Sends what a connection's output holds, of a large body a piece. Once it is empty, the sending direction is closed if that is
+/// pending.
 #[inline]
 pub(crate) fn flush_output(
     connections: &mut Connections,
     outputs: &mut OutputQueues,
     slot: ConnectionSlot,
+    pool: &Pool,
     now: Instant,
 ) -> FlushOutcome {
     let Some((connection, changes)) = connections.get_with_changes(slot) else { return FlushOutcome::Skipped };
@@ -31,22 +34,29 @@ pub(crate) fn flush_output(
     if output.blocked {
         return FlushOutcome::Skipped;
     }
+    let mut sent = 0;
     if !output.out.is_empty() {
         connection.sent_at = now;
-        let bytes = output.out.bytes();
-        match connection.link.send(output.out.gather_mut()) {
+        let next = output.out.gather_mut(pool);
+        let bytes = next.bytes();
+        match connection.link.send(next) {
             Ok(SendOutcome::Drained) => {}
             Ok(SendOutcome::Blocked) => output.blocked = true,
             Err(error) => return FlushOutcome::Failed(error),
         }
-        connection.traffic.count_sent(bytes - output.out.bytes());
+        sent = bytes - next.bytes();
+        connection.traffic.count_sent(sent);
         connection.note_change(slot, changes);
     }
-    if output.out.is_empty() && connection.half_close == HalfClose::Pending {
+    if !output.out.is_empty() {
+        if !output.blocked {
+            outputs.leave(slot);
+        }
+    } else if connection.half_close == HalfClose::Pending {
         connection.link.close_sending();
         connection.half_close = HalfClose::Closed;
     }
-    FlushOutcome::Flushed
+    FlushOutcome::Flushed { bytes: sent }
 }
 
 #[cfg(test)]
@@ -69,13 +79,14 @@ mod tests {
         let inbound = Inbound::client(&SessionLimits::default());
         let slot = connections.insert(Box::new(Connection::new(Box::new(far), inbound, now, now)));
         outputs.open(slot, Outbound::new(), 0);
-        let flush =
-            |connections: &mut Connections, outputs: &mut OutputQueues| flush_output(connections, outputs, slot, now);
+        let flush = |connections: &mut Connections, outputs: &mut OutputQueues| {
+            flush_output(connections, outputs, slot, &pool, now)
+        };
         for _ in 0..2 {
             outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
         }
         connections.get_mut(slot).expect("open").half_close = HalfClose::Pending;
-        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Flushed));
+        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Flushed { .. }));
         let output = outputs.get_mut(slot).expect("open");
         assert!(output.blocked && output.out.bytes() > 0, "the link has taken {} bytes too many", output.out.bytes());
         assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Skipped), "it is blocked");
@@ -83,7 +94,7 @@ mod tests {
         assert!(matches!(near.receive(&mut [], &mut received), Ok(ReceiveOutcome::Bytes { bytes: 1..16, .. })));
         cable.step();
         outputs.get_mut(slot).expect("open").blocked = false;
-        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Flushed));
+        assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Flushed { .. }));
         assert_eq!(connections.get(slot).expect("open").half_close, HalfClose::Closed);
 
         outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);

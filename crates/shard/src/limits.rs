@@ -17,6 +17,9 @@ pub(crate) const DEFINITION_BYTES_COPIED_PER_TICK: usize = 512 * 1024;
 pub(crate) const FLUSHES_PER_BATCH: usize = 256;
 /// Outputs of earlier batches that are flushed with a tick.
 pub(crate) const BACKLOG_FLUSHES_PER_TICK: usize = 512;
+/// Bytes that links take for a batch, or from the backlog for a tick, before the others wait for the next tick: a socket takes 1 to 2 GiB
+/// in a second, with TLS half of that.
+pub(crate) const FLUSH_BYTES_MAX: usize = 4 << 20;
 /// Bytes of messages for the disk by which a connection's turns may add to what waits, and it is read although the disk is behind.
 pub(crate) const UNHELD_STORED_BYTES: usize = 64 * 1024;
 /// Mailbox batches in flight from one shard to another; few in models.

@@ -123,6 +123,14 @@ impl OutputQueues {
         }
     }
 
+    /// Leaves an output whose link would take more to the backlog.
+    pub fn leave(&mut self, slot: ConnectionSlot) {
+        if let Some(queue) = self.get_mut(slot).filter(|queue| !queue.is_dirty) {
+            queue.is_dirty = true;
+            self.backlog.push_back(slot);
+        }
+    }
+
     /// Takes the connection that has waited longest in the backlog, to flush it.
     pub fn next_in_backlog(&mut self) -> Option<ConnectionSlot> {
         let slot = self.backlog.pop_front()?;

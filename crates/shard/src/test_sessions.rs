@@ -87,7 +87,12 @@ pub(crate) struct LoginClient {
 impl LoginClient {
     /// Connects, perhaps admitted by a token.
     pub fn connect(sessions: &mut Sessions, owner: Option<TokenOwner>) -> Self {
-        let (link, far, cable) = pair(&SimOptions::faultless());
+        LoginClient::connect_over(sessions, owner, &SimOptions::faultless())
+    }
+
+    /// The same, over such a link.
+    pub fn connect_over(sessions: &mut Sessions, owner: Option<TokenOwner>, options: &SimOptions) -> Self {
+        let (link, far, cable) = pair(options);
         sessions.shared.assign_connection().expect("few connections");
         let slot = sessions.accept(Box::new(far), owner, sessions.options.epoch);
         let mut client =
@@ -161,12 +166,12 @@ impl LoginClient {
 
     /// Sends what was written, but for the last bytes.
     pub fn send_all_but(&mut self, bytes: usize) {
-        let written: Vec<u8> = self.out.gather_mut().parts().flatten().copied().collect();
+        let written: Vec<u8> = self.out.gather_mut(&self.pool).parts().flatten().copied().collect();
         let count = written.len() - bytes;
         let mut first = Gather::new();
         first.extend(&self.pool, &written[..count]);
         self.link.send(&mut first).expect("the link is whole");
-        self.out.gather_mut().consume(count);
+        self.out.gather_mut(&self.pool).consume(count);
     }
 
     fn deliver(&mut self, sessions: &mut Sessions, mut on_event: impl FnMut(Event<'_>)) {

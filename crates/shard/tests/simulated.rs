@@ -110,7 +110,7 @@ impl SimulatedClient {
 
     fn send(&mut self) {
         if !self.out.is_empty() {
-            self.link.send(self.out.gather_mut()).expect("the link is whole");
+            self.link.send(self.out.gather_mut(&self.pool)).expect("the link is whole");
         }
     }
 

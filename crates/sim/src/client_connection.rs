@@ -157,7 +157,7 @@ impl ClientConnection {
 
     pub fn drop_link(&mut self) {
         self.link = None;
-        self.out.gather_mut().clear();
+        self.out.clear();
     }
 
     /// Sends what it can and, unless paused, reads what is there. Returns whether anything moved.
@@ -174,10 +174,10 @@ impl ClientConnection {
         {
             self.out.heartbeat(pool);
         }
-        moved |= self.flush(now, events);
+        moved |= self.flush(pool, now, events);
         if self.readable && !self.paused {
             moved |= self.read(pool, scratch, events);
-            moved |= self.flush(now, events);
+            moved |= self.flush(pool, now, events);
         }
         if self.inbound.is_done() && self.out.is_empty() && self.link.is_some() {
             self.link = None;
@@ -186,18 +186,18 @@ impl ClientConnection {
         moved
     }
 
-    fn flush(&mut self, now: Instant, events: &mut Vec<ClientEvent>) -> bool {
+    fn flush(&mut self, pool: &Pool, now: Instant, events: &mut Vec<ClientEvent>) -> bool {
         let Some(link) = self.link.as_mut() else { return false };
         if self.out.is_empty() || self.blocked {
             return false;
         }
         self.sent_at = now;
-        match link.send(self.out.gather_mut()) {
+        match link.send(self.out.gather_mut(pool)) {
             Ok(SendOutcome::Drained) => {}
             Ok(SendOutcome::Blocked) => self.blocked = true,
             // What can still be read is read first; then the end is reported.
             Err(_) => {
-                self.out.gather_mut().clear();
+                self.out.clear();
                 self.readable = true;
                 if self.paused {
                     self.link = None;

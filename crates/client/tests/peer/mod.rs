@@ -92,13 +92,13 @@ impl ScriptedPeer {
             }
             self.take(&mut unread);
             while !self.answers.outbound.is_empty() {
-                let bytes = self.answers.outbound.bytes();
-                for part in self.answers.outbound.gather().parts() {
+                let next = self.answers.outbound.gather_mut(&self.answers.pool);
+                for part in next.parts() {
                     if self.stream.write_all(part).is_err() {
                         return;
                     }
                 }
-                self.answers.outbound.gather_mut().consume(bytes);
+                next.clear();
             }
             if self.answers.hang_up || self.inbound.is_done() {
                 return;

@@ -80,7 +80,7 @@ fn new_setup() -> RemoteSetup {
 /// The methods that were written, as text.
 fn written(out: &mut Outbound) -> Vec<String> {
     let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
-    out.gather_mut().clear();
+    out.clear();
     let (mut rest, mut methods) = (&sent[..], Vec::new());
     while let Some((header, behind)) = rest.split_at_checked(7) {
         let bytes = u32::from_be_bytes(header[3..].try_into().expect("four bytes")) as usize;
@@ -172,7 +172,7 @@ fn connect(
             return true;
         }
         let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
-        out.gather_mut().clear();
+        out.clear();
         let (mut rest, mut answer) = (&sent[..], None);
         while let Some((header, behind)) = rest.split_at_checked(7) {
             let bytes = u32::from_be_bytes(header[3..].try_into().expect("four bytes")) as usize;

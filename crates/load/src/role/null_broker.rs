@@ -176,11 +176,10 @@ impl NullConnection {
             }
         }
         self.start += bytes - input.len();
-        let bytes = self.outbound.bytes();
         for part in self.outbound.gather().parts() {
             self.stream.write_all(part)?;
         }
-        self.outbound.gather_mut().consume(bytes);
+        self.outbound.clear();
         Ok(())
     }
 }

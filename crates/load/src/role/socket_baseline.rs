@@ -127,7 +127,7 @@ mod tests {
             let head = PublishHead { exchange: name, routing_key, mandatory: false, immediate: false };
             out.publish(&pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&body));
             assert_eq!(out.bytes() as u64, wire_bytes(publish_heads_bytes(exchange, key), size_bytes));
-            out.gather_mut().clear();
+            out.clear();
             let head = DeliverHead {
                 consumer_tag: crate::role::benchmark_consumer::TAG.as_bytes(),
                 delivery_tag: DeliveryTag(1),

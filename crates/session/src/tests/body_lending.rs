@@ -5,7 +5,7 @@
 use super::{frame, header, pattern, publish, whole};
 use crate::{
     BodyOut, FaultScope, ProtocolFault, PublishHead, SessionLimits,
-    drive::{EndpointPair, TestEndpoint},
+    drive::{EndpointPair, TestEndpoint, parts_of},
     limits::{BODY_FRAME_BYTES_MAX, BODY_LENT_STEP_BYTES, FRAME_BYTES_MAX},
 };
 use wire::{
@@ -37,8 +37,7 @@ fn of_bodies_from_the_threshold_on_nothing_is_copied() {
             let shared = pool.copy(&body);
             out.publish(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(&shared));
             // A link that lends hands over what is shared by itself, and so in pieces of its own.
-            let parts: Vec<Vec<u8>> = out.gather().parts().map(<[u8]>::to_vec).collect();
-            out.gather_mut().clear();
+            let parts = parts_of(out, pool);
             pair.server.placed_bytes = 0;
             parts.iter().for_each(|part| pair.server.receive(part, &mut || cut));
             assert_eq!((pair.server.placed_bytes, pair.server.inbound.take_copied_bytes()), (bytes, 0), "of {bytes}");
@@ -150,7 +149,7 @@ fn a_channel_that_ends_while_its_memory_is_lent_drops_what_comes() {
             pair.server.receive(&content, &mut whole());
             assert_eq!(pair.server.bodies, [b"yes"]);
         }
-        pair.server.out.gather_mut().clear();
+        pair.server.out.clear();
         assert_eq!(pair.server.pool.used_bytes(), 0, "{scope:?}");
     }
 }
@@ -239,8 +238,7 @@ fn no_frame_of_a_shared_body_is_small() {
             let body = pool.copy(&pattern(bytes));
             let part = if share { BodyOut::Share(&body) } else { BodyOut::Copy(&body) };
             out.publish(pool, ChannelNumber(1), &head, &[0, 0], part);
-            let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
-            out.gather_mut().clear();
+            let sent = parts_of(out, pool).concat();
             let (mut at, mut frames) = (0, Vec::new());
             while let Some(head) = split_head(&sent[at..]) {
                 at += head.payload_bytes as usize + FRAME_OVERHEAD_BYTES;

@@ -81,7 +81,7 @@ fn at_login(client_properties: &Table) -> (Inbound, Outbound, Pool) {
         Ok(Some(Event::Login { response: b"\0guest\0wrong", .. })) => {}
         other => panic!("{other:?}"),
     }
-    out.gather_mut().clear();
+    out.clear();
     (inbound, out, pool)
 }
 

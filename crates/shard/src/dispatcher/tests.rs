@@ -2,13 +2,16 @@
 
 use super::Dispatcher;
 use crate::connection::ConnectionPhase;
-use crate::limits::{BACKLOG_FLUSHES_PER_TICK, CLOSE_TIMEOUT, FLUSHES_PER_BATCH};
+use crate::limits::{BACKLOG_FLUSHES_PER_TICK, CLOSE_TIMEOUT, FLUSH_BYTES_MAX, FLUSHES_PER_BATCH};
 use crate::output_queues::OutputQueues;
 use crate::test_sessions::{LoginClient, sessions};
 use broker::limits::WORK_PER_TURN;
 use catalog::{Definition, Name, ShardId};
+use link::sim::SimOptions;
+use queues::MessageStorage;
+use session::{BodyOut, GetOkHead};
 use wire::method::{basic, channel, exchange};
-use wire::{ChannelNumber, ShortStr, Table, TableRef, Value};
+use wire::{ChannelNumber, DeliveryTag, ShortStr, Table, TableRef, Value};
 
 #[test]
 fn events_go_to_the_login_and_the_broker_core_and_a_half_frame_waits() {
@@ -75,6 +78,47 @@ fn very_many_outputs_are_flushed_with_several_ticks_and_no_other_waits_for_them(
         assert_eq!(waiting(&mut dispatcher), left);
     }
     assert!(!dispatcher.sessions.effects.outputs.has_backlog());
+}
+
+#[test]
+fn what_links_take_at_once_is_bounded_and_no_other_waits_for_all_of_it() {
+    const BODY_BYTES: usize = 12 << 20;
+    let mut dispatcher = Dispatcher::new(sessions());
+    let now = dispatcher.sessions.options.epoch;
+    // Peers that read as fast as the broker writes.
+    let options = SimOptions { window_bytes: 16 << 20, ..SimOptions::faultless() };
+    let clients = [(); 4].map(|()| LoginClient::connect_over(&mut dispatcher.sessions, None, &options));
+    let small = clients[0].slot;
+    let body = dispatcher.sessions.effects.pool().copy(&vec![7; BODY_BYTES]);
+    let head = GetOkHead {
+        delivery_tag: DeliveryTag(1),
+        redelivered: false,
+        exchange: b"",
+        routing_key: b"q",
+        message_count: 0,
+    };
+    for (client, frame_bytes_max) in clients.iter().zip([4_096, 4_096, 128 << 10, 8 << 20]).skip(1) {
+        let (out, pool) = dispatcher.sessions.effects.writer(client.slot).expect("open");
+        out.set_frame_bytes_max(frame_bytes_max);
+        out.get_ok(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(&body));
+        assert!(out.bytes() > BODY_BYTES, "all of it waits");
+    }
+    let waiting = |dispatcher: &Dispatcher| dispatcher.sessions.effects.outputs.bytes();
+    let mut ticks = 0;
+    while ticks == 0 || dispatcher.sessions.effects.outputs.has_backlog() {
+        let before = waiting(&dispatcher);
+        // What is written meanwhile leaves with the next tick, or with the one after it.
+        let (out, pool) = dispatcher.sessions.effects.writer(small).expect("open");
+        out.heartbeat(pool);
+        assert!(out.bytes() <= 16, "a heartbeat waits for {} ticks", out.bytes() / 8);
+        dispatcher.flush_backlog(now);
+        ticks += 1;
+        let sent = before + 8 - waiting(&dispatcher);
+        assert!(sent <= 2 * (FLUSH_BYTES_MAX + (8 << 20)), "{sent} bytes in a tick");
+    }
+    assert!(ticks >= 3 * BODY_BYTES / (2 * (FLUSH_BYTES_MAX + (8 << 20))), "{ticks} ticks");
+    dispatcher.flush(now);
+    assert_eq!(waiting(&dispatcher), 0);
 }
 
 /// A client that is logged in, and says that it is a link if it `claims` so.

@@ -196,11 +196,11 @@ impl ForeignConnection {
     /// Returns false if the connection is broken.
     fn send(&mut self) -> bool {
         while !self.out.is_empty() {
-            let bytes = self.out.bytes();
-            if self.out.gather().parts().any(|part| self.stream.write_all(part).is_err()) {
+            let next = self.out.gather_mut(&self.pool);
+            if next.parts().any(|part| self.stream.write_all(part).is_err()) {
                 return false;
             }
-            self.out.gather_mut().consume(bytes);
+            next.clear();
         }
         true
     }

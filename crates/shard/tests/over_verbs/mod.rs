@@ -350,7 +350,7 @@ impl VerbsClient {
 
     /// Sends bytes as they are.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        self.out.gather_mut().extend(&self.pool, bytes);
+        self.out.gather_mut(&self.pool).extend(&self.pool, bytes);
     }
 
     /// Publishes a body that is in shared memory already.
@@ -370,14 +370,14 @@ impl VerbsClient {
             link.abort(why);
         }
         self.is_over = true;
-        self.out.gather_mut().clear();
+        self.out.clear();
     }
 
     /// Sends what it can and reads what is there.
     pub fn poll(&mut self) {
         let Some(link) = &mut self.link else { return };
         if !self.out.is_empty()
-            && let Err(error) = link.send(self.out.gather_mut())
+            && let Err(error) = link.send(self.out.gather_mut(&self.pool))
         {
             return self.end(Some(error));
         }

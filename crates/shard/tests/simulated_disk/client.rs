@@ -128,7 +128,7 @@ impl StoredClient {
     /// Sends what was written, as far as the connection takes it, and has the shard know.
     pub fn send(&mut self, shard: &mut Shard) {
         if !self.out.is_empty() {
-            self.link.send(self.out.gather_mut()).expect("the link is whole");
+            self.link.send(self.out.gather_mut(&self.pool)).expect("the link is whole");
         }
         self.cable.step();
         let edges = self.cable.take_edges(SimSide::Right);

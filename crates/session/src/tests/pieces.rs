@@ -1,0 +1,78 @@
+//! Large bodies that are sent a piece at a time.
+//!
+//! Owns:   the promise that what is written of them at once is bounded, and that the order of everything stays.
+
+use super::{pattern, whole};
+use crate::drive::{EndpointPair, parts_of};
+use crate::limits::{PIECE_BYTES, PIECE_FRAMES};
+use crate::{BodyOut, DeliverHead, SessionLimits};
+use wire::frame::FRAME_OVERHEAD_BYTES;
+use wire::{ChannelNumber, DeliveryTag};
+
+/// Everything that follows a large body arrives behind it, another one too, and nothing is left.
+#[test]
+fn a_large_body_is_written_in_pieces_and_in_its_order() {
+    for frame_bytes_max in [4_096, 128 << 10, 4 << 20] {
+        let limits = SessionLimits { frame_bytes_max, ..SessionLimits::default() };
+        let mut pair = EndpointPair::open(&limits, true, &mut whole());
+        let channel = pair.open_channel(&mut whole());
+        let frame_bytes = frame_bytes_max as usize - FRAME_OVERHEAD_BYTES;
+        let piece_bytes = PIECE_BYTES.min(PIECE_FRAMES * frame_bytes);
+        let sizes = [1, piece_bytes, piece_bytes + 1, 40, 5 * piece_bytes + 9, 3 * piece_bytes, 0, 70_000];
+        let bodies = sizes.map(pattern);
+        let (out, pool) = (&mut pair.server.out, &pair.server.pool);
+        for (number, body) in bodies.iter().enumerate() {
+            let shared = pool.copy(body);
+            let head = DeliverHead {
+                consumer_tag: b"tag",
+                delivery_tag: DeliveryTag(number as u64),
+                redelivered: false,
+                exchange: b"x",
+                routing_key: b"k",
+            };
+            let before = out.bytes();
+            out.deliver(pool, channel, &head, &[0, 0], BodyOut::Share(&shared));
+            let frames = body.len().div_ceil(out.payload_bytes_max());
+            let heads = out.delivery_bytes(&head, &[0, 0], 0).expect("it fits");
+            assert_eq!(out.bytes() - before, heads + body.len() + frames * FRAME_OVERHEAD_BYTES, "{}", body.len());
+            out.ack(pool, channel, DeliveryTag(number as u64), false);
+        }
+        let (mut sent, mut all_bytes) = (Vec::new(), out.bytes());
+        while !out.is_empty() {
+            let next = out.gather_mut(pool);
+            let (parts, bytes) = (next.parts().count(), next.bytes());
+            // A body that is one piece is written whole, and the first piece of another one behind it.
+            assert!(parts <= 2 * (2 * PIECE_FRAMES + sizes.len()), "{parts} parts at once");
+            assert!(bytes <= 2 * PIECE_BYTES.max(frame_bytes) + 100_000, "{bytes} bytes at once");
+            // A link may take less.
+            let taken = bytes.div_ceil(2);
+            sent.extend(next.parts().flatten().take(taken));
+            next.consume(taken);
+            all_bytes -= taken;
+            assert_eq!(out.bytes(), all_bytes, "what is left is known exactly");
+        }
+        pair.client.receive(&sent, &mut whole());
+        assert!(pair.client.bodies == bodies, "with frames of {frame_bytes_max} bytes");
+        let acks = pair.client.log.iter().filter(|told| told.contains("BasicAck")).count();
+        assert_eq!(acks, sizes.len(), "{:?}", pair.client.log);
+        assert_eq!(pair.server.pool.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_body_whose_rest_is_dropped() {
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
+    let (out, pool) = (&mut pair.server.out, &pair.server.pool);
+    let head = DeliverHead {
+        consumer_tag: b"tag",
+        delivery_tag: DeliveryTag(1),
+        redelivered: false,
+        exchange: b"x",
+        routing_key: b"k",
+    };
+    out.deliver(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(&pool.copy(&pattern(3 * PIECE_BYTES))));
+    out.clear();
+    assert!(out.is_empty() && out.bytes() == 0 && pool.used_bytes() == 0);
+    out.heartbeat(pool);
+    assert_eq!(parts_of(out, pool).concat(), wire::frame::HEARTBEAT_FRAME);
+}
