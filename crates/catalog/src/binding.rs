@@ -9,6 +9,7 @@ use crate::{
     heap::allocated,
     limits::{ARGUMENT_BYTES_A_STEP, CatalogLimits},
     segmented_table::SegmentedTable,
+    slot_pages::SlotPages,
     texts::{TextArena, TextId},
 };
 use foldhash::fast::FixedState;
@@ -128,14 +129,12 @@ struct KeptArguments {
 /// All bindings of the catalog.
 #[derive(Clone)]
 pub(crate) struct BindingTable {
-    records: Vec<BindingEntry>,
-    free: Vec<u32>,
+    records: SlotPages<BindingEntry>,
     /// That of the binding made last.
     serial: u32,
     /// From what a binding says to its record.
     index: SegmentedTable<u32>,
-    arguments: Vec<Option<Box<KeptArguments>>>,
-    arguments_free: Vec<u32>,
+    arguments: SlotPages<Option<Box<KeptArguments>>>,
     /// Bytes of the arguments.
     arguments_bytes: usize,
     pub texts: TextArena,
@@ -151,15 +150,34 @@ pub(crate) struct BindingIdentity<'a> {
     pub arguments: &'a Table,
 }
 
+fn hash_of(hash: &FixedState, source: u32, target: BindingTarget, key: &[u8], arguments: u64) -> u64 {
+    let mut hasher = hash.build_hasher();
+    (u64::from(source) << 32 | u64::from(target.0)).hash(&mut hasher);
+    hasher.write_u64(arguments);
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// The hash of a binding that is there.
+fn hash_at(
+    records: &SlotPages<BindingEntry>,
+    arguments: &SlotPages<Option<Box<KeptArguments>>>,
+    texts: &TextArena,
+    hash: &FixedState,
+    binding: u32,
+) -> u64 {
+    let record = &records[binding];
+    let arguments = arguments.get(record.arguments).and_then(|kept| kept.as_ref()).map_or(0, |kept| kept.hash);
+    hash_of(hash, record.source, record.target, texts.get(record.key), arguments)
+}
+
 impl BindingTable {
     pub fn new(limits: &CatalogLimits) -> Self {
         Self {
-            records: Vec::new(),
-            free: Vec::new(),
+            records: SlotPages::new(),
             serial: 0,
             index: SegmentedTable::default(),
-            arguments: Vec::new(),
-            arguments_free: Vec::new(),
+            arguments: SlotPages::new(),
             arguments_bytes: 0,
             texts: TextArena::default(),
             hash: FixedState::with_seed(limits.hash_seed),
@@ -169,20 +187,18 @@ impl BindingTable {
     /// One without bindings, for [`copy_part`](Self::copy_part).
     pub fn begin_copy(&self) -> Self {
         let BindingTable { serial, arguments_bytes, .. } = *self;
-        let (records, free, arguments, arguments_free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (records, arguments) = (SlotPages::new(), SlotPages::new());
         let (index, texts) = (self.index.begin_copy(), self.texts.begin_copy());
         let hash = self.hash.clone();
-        Self { records, free, serial, index, arguments, arguments_free, arguments_bytes, texts, hash }
+        Self { records, serial, index, arguments, arguments_bytes, texts, hash }
     }
 
     /// Copies more bindings. Returns whether none is left.
     pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
         let kept = |kept: &Option<Box<KeptArguments>>| (kept.clone(), kept.as_ref().map_or(0, |kept| kept.heap_bytes));
-        budget.copy_values(&self.records, &mut copy.records)
-            && budget.copy_values(&self.free, &mut copy.free)
+        self.records.copy_part(&mut copy.records, budget, |record| (record.clone(), 0))
             && self.index.copy_part(&mut copy.index, budget)
-            && budget.copy_each(&self.arguments, &mut copy.arguments, kept)
-            && budget.copy_values(&self.arguments_free, &mut copy.arguments_free)
+            && self.arguments.copy_part(&mut copy.arguments, budget, kept)
             && self.texts.copy_part(&mut copy.texts, budget)
     }
 
@@ -202,7 +218,7 @@ impl BindingTable {
 
     #[inline]
     pub fn get(&self, binding: u32) -> &BindingEntry {
-        &self.records[binding as usize]
+        &self.records[binding]
     }
 
     /// Notes a binding.
@@ -212,11 +228,11 @@ impl BindingTable {
 
     /// A binding that was noted, if it is still there.
     pub fn find_mark(&self, mark: BindingMark) -> Option<u32> {
-        (self.get(mark.binding).serial == mark.serial).then_some(mark.binding)
+        self.records.get(mark.binding).filter(|record| record.serial == mark.serial).map(|_| mark.binding)
     }
 
     pub fn set_node(&mut self, binding: u32, node: u32) {
-        self.records[binding as usize].node = node;
+        self.records[binding].node = node;
     }
 
     #[inline]
@@ -231,7 +247,7 @@ impl BindingTable {
     fn kept(&self, binding: u32) -> Option<&KeptArguments> {
         match self.get(binding).arguments {
             NONE => None,
-            slot => self.arguments[slot as usize].as_deref(),
+            slot => self.arguments[slot].as_deref(),
         }
     }
 
@@ -242,37 +258,21 @@ impl BindingTable {
 
     /// Bytes of all bindings, and of their index.
     pub fn bytes(&self) -> usize {
-        self.records.capacity() * size_of::<BindingEntry>()
-            + self.free.capacity() * size_of::<u32>()
+        self.records.bytes()
             + self.index.allocation_size()
-            + self.arguments.capacity() * size_of::<Option<Box<KeptArguments>>>()
-            + self.arguments_free.capacity() * size_of::<u32>()
+            + self.arguments.bytes()
             + self.arguments_bytes
             + self.texts.bytes()
-    }
-
-    fn hash_of(hash: &FixedState, source: u32, target: BindingTarget, key: &[u8], arguments: u64) -> u64 {
-        let mut hasher = hash.build_hasher();
-        (u64::from(source) << 32 | u64::from(target.0)).hash(&mut hasher);
-        hasher.write_u64(arguments);
-        hasher.write(key);
-        hasher.finish()
     }
 
     fn hash_of_arguments(&self, arguments: &Table) -> u64 {
         if arguments.is_empty() { 0 } else { self.hash.hash_one(arguments) }
     }
 
-    fn hash_of_binding(&self, binding: u32) -> u64 {
-        let record = self.get(binding);
-        let arguments = self.kept(binding).map_or(0, |kept| kept.hash);
-        Self::hash_of(&self.hash, record.source, record.target, self.texts.get(record.key), arguments)
-    }
-
     /// The binding that says this. Adds to the work.
     pub fn find(&self, said: &BindingIdentity<'_>, work: &mut u64) -> Option<u32> {
         let arguments = self.hash_of_arguments(said.arguments);
-        let hash = Self::hash_of(&self.hash, said.source, said.target, said.key, arguments);
+        let hash = hash_of(&self.hash, said.source, said.target, said.key, arguments);
         let same = |&binding: &u32| {
             *work += 1;
             let record = self.get(binding);
@@ -299,17 +299,7 @@ impl BindingTable {
                 heap_bytes: said.arguments.heap_bytes(),
             };
             self.arguments_bytes += kept.heap_bytes + allocated(size_of::<KeptArguments>());
-            let kept = Some(Box::new(kept));
-            match self.arguments_free.pop() {
-                Some(slot) => {
-                    self.arguments[slot as usize] = kept;
-                    slot
-                }
-                None => {
-                    self.arguments.push(kept);
-                    (self.arguments.len() - 1) as u32
-                }
-            }
+            self.arguments.insert(Some(Box::new(kept)))
         };
         self.serial = self.serial.wrapping_add(1);
         let record = BindingEntry {
@@ -321,81 +311,67 @@ impl BindingTable {
             arguments,
             links: [UNLINKED; 3],
         };
-        let binding = match self.free.pop() {
-            Some(binding) => {
-                self.records[binding as usize] = record;
-                binding
-            }
-            None => {
-                self.records.push(record);
-                (self.records.len() - 1) as u32
-            }
-        };
+        let binding = self.records.insert(record);
         let Self { index, records, arguments, texts, hash, .. } = self;
-        let hash_of = |&binding: &u32| {
-            let record = &records[binding as usize];
-            let arguments = arguments.get(record.arguments as usize).and_then(|kept| kept.as_ref());
-            let arguments = arguments.map_or(0, |kept| kept.hash);
-            Self::hash_of(hash, record.source, record.target, texts.get(record.key), arguments)
-        };
+        let hash_of = |&binding: &u32| hash_at(records, arguments, texts, hash, binding);
         index.insert_unique(hash_of(&binding), binding, hash_of);
         binding
     }
 
     /// Forgets a binding that is on no list any more.
     pub fn remove(&mut self, binding: u32) {
-        let hash = self.hash_of_binding(binding);
-        let removed = self.index.remove(hash, |&other| other == binding);
+        let Self { index, records, arguments, texts, hash, .. } = self;
+        let hash_of = |&binding: &u32| hash_at(records, arguments, texts, hash, binding);
+        let removed = index.remove(hash_of(&binding), |&other| other == binding, hash_of);
         assert!(removed.is_some(), "every binding is in the index");
-        let record = &self.records[binding as usize];
-        if record.arguments != NONE {
-            if let Some(kept) = self.arguments[record.arguments as usize].take() {
+        let BindingEntry { arguments, key, .. } = self.records[binding];
+        if arguments != NONE {
+            if let Some(kept) = self.arguments[arguments].take() {
                 self.arguments_bytes -= kept.heap_bytes + allocated(size_of::<KeptArguments>());
             }
-            self.arguments_free.push(record.arguments);
+            self.arguments.free(arguments);
         }
-        self.texts.drop(record.key);
+        self.texts.drop(key);
         // Who remembers the binding does not find it again.
         self.serial = self.serial.wrapping_add(1);
-        self.records[binding as usize].serial = self.serial;
-        self.free.push(binding);
+        self.records[binding].serial = self.serial;
+        self.records.free(binding);
     }
 
     /// Puts a binding in front of a list.
     pub fn link(&mut self, list: BindingList, head: &mut ListHead, binding: u32) {
-        self.records[binding as usize].links[list as usize] = ListNode { previous: NONE, next: head.0 };
+        self.records[binding].links[list as usize] = ListNode { previous: NONE, next: head.0 };
         if head.0 != NONE {
-            self.records[head.0 as usize].links[list as usize].previous = binding;
+            self.records[head.0].links[list as usize].previous = binding;
         }
         head.0 = binding;
     }
 
     /// Takes a binding off a list.
     pub fn unlink(&mut self, list: BindingList, head: &mut ListHead, binding: u32) {
-        let ListNode { previous, next } =
-            std::mem::replace(&mut self.records[binding as usize].links[list as usize], UNLINKED);
+        let ListNode { previous, next } = std::mem::replace(&mut self.records[binding].links[list as usize], UNLINKED);
         if previous == NONE {
             debug_assert_eq!(head.0, binding, "a binding is taken off the list that it is on");
             head.0 = next;
         } else {
-            self.records[previous as usize].links[list as usize].next = next;
+            self.records[previous].links[list as usize].next = next;
         }
         if next != NONE {
-            self.records[next as usize].links[list as usize].previous = previous;
+            self.records[next].links[list as usize].previous = previous;
         }
     }
 
     /// The binding in front of this one.
     #[inline]
     pub fn previous(&self, list: BindingList, binding: u32) -> Option<u32> {
-        let previous = self.records[binding as usize].links[list as usize].previous;
+        let previous = self.records[binding].links[list as usize].previous;
         (previous != NONE).then_some(previous)
     }
 
     /// The binding behind this one.
     #[inline]
     pub fn next(&self, list: BindingList, binding: u32) -> Option<u32> {
-        let next = self.records[binding as usize].links[list as usize].next;
+        let next = self.records[binding].links[list as usize].next;
         (next != NONE).then_some(next)
     }
 

@@ -34,6 +34,7 @@ mod route;
 mod route_cache;
 mod route_question;
 mod segmented_table;
+mod slot_pages;
 mod stamp;
 mod texts;
 mod user;

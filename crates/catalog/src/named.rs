@@ -1,9 +1,9 @@
 //! Named things: a table of exchanges or of queues, found by vhost and name or by index.
 //!
-//! Enters: things with names.  Leaves: indexes, dense, reused the last freed first.
+//! Enters: things with names.  Leaves: indexes, dense.
 //! Owns:   the things.
 
-use crate::{copy_budget::CopyBudget, ids::VhostId, segmented_table::SegmentedTable};
+use crate::{copy_budget::CopyBudget, ids::VhostId, segmented_table::SegmentedTable, slot_pages::SlotPages};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
@@ -26,8 +26,7 @@ pub(crate) const fn hidden_serial(serial: u32) -> u32 {
 
 #[derive(Clone)]
 pub(crate) struct NameTable<T> {
-    things: Vec<Option<T>>,
-    free: Vec<u32>,
+    things: SlotPages<Option<T>>,
     index: SegmentedTable<u32>,
     serial: u32,
     heap_bytes: usize,
@@ -41,11 +40,16 @@ fn hash_of(hash: &FixedState, vhost: VhostId, name: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The hash of something that is in the index.
+fn hash_at<T: Named>(things: &SlotPages<Option<T>>, hash: &FixedState, index: u32) -> u64 {
+    let thing = things[index].as_ref().expect("the index holds what is there");
+    hash_of(hash, thing.vhost(), thing.name().as_bytes())
+}
+
 impl<T: Named> NameTable<T> {
     pub fn new(hash_seed: u64) -> Self {
         Self {
-            things: Vec::new(),
-            free: Vec::new(),
+            things: SlotPages::new(),
             index: SegmentedTable::default(),
             serial: 0,
             heap_bytes: 0,
@@ -57,15 +61,13 @@ impl<T: Named> NameTable<T> {
     pub fn begin_copy(&self) -> Self {
         let NameTable { serial, heap_bytes, .. } = *self;
         let (index, hash) = (self.index.begin_copy(), self.hash.clone());
-        Self { things: Vec::new(), free: Vec::new(), index, serial, heap_bytes, hash }
+        Self { things: SlotPages::new(), index, serial, heap_bytes, hash }
     }
 
     /// Copies more things. Returns whether none is left.
     pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget, copy_of: impl Fn(&T) -> T) -> bool {
         let copied = |thing: &Option<T>| (thing.as_ref().map(&copy_of), thing.as_ref().map_or(0, Named::heap_bytes));
-        budget.copy_each(&self.things, &mut copy.things, copied)
-            && budget.copy_values(&self.free, &mut copy.free)
-            && self.index.copy_part(&mut copy.index, budget)
+        self.things.copy_part(&mut copy.things, budget, copied) && self.index.copy_part(&mut copy.index, budget)
     }
 
     /// How many things have a name.
@@ -75,15 +77,12 @@ impl<T: Named> NameTable<T> {
 
     /// Indexes are below this.
     pub fn end(&self) -> u32 {
-        self.things.len() as u32
+        self.things.end()
     }
 
     /// Bytes of all things, and of their index.
     pub fn bytes(&self) -> usize {
-        self.things.capacity() * size_of::<Option<T>>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.index.allocation_size()
-            + self.heap_bytes
+        self.things.bytes() + self.index.allocation_size() + self.heap_bytes
     }
 
     /// Something that had so many bytes on the heap has another number of them now.
@@ -102,23 +101,23 @@ impl<T: Named> NameTable<T> {
 
     #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
-        self.things.get(index as usize)?.as_ref()
+        self.things.get(index)?.as_ref()
     }
 
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.things.get_mut(index as usize)?.as_mut()
+        self.things.get_mut(index)?.as_mut()
     }
 
     /// What is at an index that is known to be in use.
     #[inline]
     pub fn at(&self, index: u32) -> &T {
-        self.things[index as usize].as_ref().expect("a binding or index led to a thing that is gone")
+        self.things[index].as_ref().expect("a binding or index led to a thing that is gone")
     }
 
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> &mut T {
-        self.things[index as usize].as_mut().expect("a binding or index led to a thing that is gone")
+        self.things[index].as_mut().expect("a binding or index led to a thing that is gone")
     }
 
     /// The serial that the next thing must carry; no two things get the same until 2^32 came and went.
@@ -141,21 +140,9 @@ impl<T: Named> NameTable<T> {
     pub fn insert(&mut self, thing: T) -> u32 {
         let hash = hash_of(&self.hash, thing.vhost(), thing.name().as_bytes());
         self.heap_bytes += thing.heap_bytes();
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.things[index as usize] = Some(thing);
-                index
-            }
-            None => {
-                self.things.push(Some(thing));
-                (self.things.len() - 1) as u32
-            }
-        };
+        let index = self.things.insert(Some(thing));
         let (things, state) = (&self.things, &self.hash);
-        self.index.insert_unique(hash, index, |&other| {
-            let thing = things[other as usize].as_ref().expect("the index holds what is there");
-            hash_of(state, thing.vhost(), thing.name().as_bytes())
-        });
+        self.index.insert_unique(hash, index, |&other| hash_at(things, state, other));
         index
     }
 
@@ -163,29 +150,28 @@ impl<T: Named> NameTable<T> {
     pub fn hide(&mut self, index: u32) {
         let thing = self.at(index);
         let hash = hash_of(&self.hash, thing.vhost(), thing.name().as_bytes());
-        let hidden = self.index.remove(hash, |&other| other == index);
+        let (things, state) = (&self.things, &self.hash);
+        let hidden = self.index.remove(hash, |&other| other == index, |&other| hash_at(things, state, other));
         assert!(hidden.is_some(), "everything that has a name is in the index");
     }
 
     /// Removes a thing that is hidden.
     pub fn remove(&mut self, index: u32) -> T {
-        let thing = self.things[index as usize].take().expect("a thing is removed once");
+        let thing = self.things[index].take().expect("a thing is removed once");
         self.heap_bytes -= thing.heap_bytes();
-        self.free.push(index);
+        self.things.free(index);
         thing
     }
 
     /// All things that have a name, in the order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let things = self.things.iter().enumerate();
-        let things = things.filter_map(|(index, thing)| Some((index as u32, thing.as_ref()?)));
+        let things = self.things.iter().filter_map(|(index, thing)| Some((index, thing.as_ref()?)));
         things.filter(|(_, thing)| !thing.is_leaving())
     }
 
     /// All things that have a name, in the order of their indexes, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        let things = self.things.iter_mut().enumerate();
-        let things = things.filter_map(|(index, thing)| Some((index as u32, thing.as_mut()?)));
+        let things = self.things.iter_mut().filter_map(|(index, thing)| Some((index, thing.as_mut()?)));
         things.filter(|(_, thing)| !thing.is_leaving())
     }
 

@@ -12,6 +12,9 @@ use hashbrown::HashTable;
 /// Values that a segment holds on average.
 const SEGMENT_VALUES: usize = 400;
 
+/// A segment that is filled to less than this part, one eighth, gives memory back.
+const SPARSE_DIVISOR: usize = 8;
+
 /// Hash bits below these place a value in its segment, those far above tell values there apart.
 const SEGMENT_SHIFT: u32 = 24;
 
@@ -79,11 +82,17 @@ impl<T> SegmentedTable<T> {
         self.len += 1;
     }
 
-    /// Takes a value out.
-    pub fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<T> {
+    /// Takes a value out. `hash_of` is that of another value here.
+    pub fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool, hash_of: impl Fn(&T) -> u64) -> Option<T> {
         let segment = self.segment(hash);
-        let (value, _) = self.segments[segment].find_entry(hash, is_it).ok()?.remove();
+        let segment = &mut self.segments[segment];
+        let (value, _) = segment.find_entry(hash, is_it).ok()?.remove();
         self.len -= 1;
+        if segment.is_empty() || segment.len() < segment.capacity() / SPARSE_DIVISOR {
+            let before = segment.allocation_size();
+            segment.shrink_to(2 * segment.len(), hash_of);
+            self.segments_bytes = self.segments_bytes + segment.allocation_size() - before;
+        }
         Some(value)
     }
 
@@ -176,10 +185,16 @@ mod tests {
             assert_eq!(table.segments_bytes, bytes);
             assert!(table.segments.len() == 20_000 / SEGMENT_VALUES && bytes < 20 * 20_000, "{bytes} bytes");
             for value in 0..20_000_u32 {
-                assert_eq!(table.remove(hash_of(&value), |&other| other == value), Some(value), "round {round}");
-                assert!(table.remove(hash_of(&value), |&other| other == value).is_none());
+                assert_eq!(
+                    table.remove(hash_of(&value), |&other| other == value, hash_of),
+                    Some(value),
+                    "round {round}"
+                );
+                assert!(table.remove(hash_of(&value), |&other| other == value, hash_of).is_none());
             }
             assert!(table.is_empty());
+            let bytes: usize = table.segments.iter().map(|segment| segment.allocation_size()).sum();
+            assert_eq!((table.segments_bytes, bytes), (0, 0), "what is empty takes no memory");
         }
     }
 

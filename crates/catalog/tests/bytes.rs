@@ -14,6 +14,9 @@ use wire::{Properties, RawProperties, ShortString, Table, Value};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
+/// Bytes of a catalog that are not counted whatever is in it.
+const UNCOUNTED_BYTES_MAX: usize = 1_000;
+
 /// A case: what it is called, and how it is made.
 type BytesCase = (&'static str, fn(&mut RoutingScript));
 
@@ -152,7 +155,8 @@ fn bytes_are_what_the_allocator_has_given() {
         }
         let (given, counted) = (ALLOCATOR.allocated() - start, script.catalog.bytes());
         println!("{given:>9} bytes given, {counted:>9} counted: without them");
-        if given.abs_diff(counted) * 5 > given {
+        // A catalog without anything has a few allocations that are not counted.
+        if given.abs_diff(counted).saturating_sub(UNCOUNTED_BYTES_MAX) * 5 > given {
             broken.push(format!("{name}, removed: {given} bytes given, {counted} counted"));
         }
     }

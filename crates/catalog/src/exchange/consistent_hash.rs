@@ -208,7 +208,8 @@ impl HashRing {
         bindings.unlink(BindingList::Alike, &mut head, binding);
         newest.binding = head.0;
         if head == ListHead::default() {
-            self.newest.remove(key, |newest| newest.target == target);
+            let hash = &self.hash;
+            self.newest.remove(key, |newest| newest.target == target, |newest| hash.hash_one(newest.target));
         }
         if self.remove(bindings, binding) { heir } else { None }
     }

@@ -77,7 +77,9 @@ impl DirectIndex {
         if list.0 != NONE {
             return self.set_head(hash, binding, list.0);
         }
-        let removed = self.heads.remove(hash, |&other| other == binding);
+        let state = &self.hash;
+        let hash_of_head = |&head: &u32| hash_of(state, bindings.get(head).source, bindings.key(head));
+        let removed = self.heads.remove(hash, |&other| other == binding, hash_of_head);
         assert!(removed.is_some(), "every binding of a direct exchange is under its key");
     }
 

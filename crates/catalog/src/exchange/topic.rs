@@ -19,6 +19,7 @@ use crate::{
     copy_budget::CopyBudget,
     limits::CatalogLimits,
     segmented_table::SegmentedTable,
+    slot_pages::SlotPages,
 };
 use foldhash::fast::FixedState;
 use key_words::{KeyWords, PositionSet, WidePositions};
@@ -97,8 +98,7 @@ impl<S> TopicSearch<S> {
 /// The tries of all topic exchanges.
 #[derive(Clone)]
 pub(crate) struct TopicTrie {
-    nodes: Vec<TrieNode>,
-    free: Vec<u32>,
+    nodes: SlotPages<TrieNode>,
     edges: SegmentedTable<u32>,
     words: WordTable,
     hash: FixedState,
@@ -113,11 +113,16 @@ fn hash_of(hash: &FixedState, parent: u32, word: u32) -> u64 {
     hasher.finish()
 }
 
+/// The hash of the edge that leads to a node.
+fn hash_of_edge(nodes: &SlotPages<TrieNode>, hash: &FixedState, node: u32) -> u64 {
+    let node = &nodes[node];
+    hash_of(hash, node.parent, node.word)
+}
+
 impl TopicTrie {
     pub fn new(limits: &CatalogLimits) -> Self {
         Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
+            nodes: SlotPages::new(),
             edges: SegmentedTable::default(),
             words: WordTable::new(limits.hash_seed),
             hash: FixedState::with_seed(limits.hash_seed),
@@ -130,8 +135,7 @@ impl TopicTrie {
     /// One without nodes, for [`copy_part`](Self::copy_part).
     pub fn begin_copy(&self) -> Self {
         Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
+            nodes: SlotPages::new(),
             edges: self.edges.begin_copy(),
             words: self.words.begin_copy(),
             hash: self.hash.clone(),
@@ -143,19 +147,13 @@ impl TopicTrie {
 
     /// Copies more nodes. Returns whether none is left.
     pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
-        budget.copy_values(&self.nodes, &mut copy.nodes)
-            && budget.copy_values(&self.free, &mut copy.free)
+        self.nodes.copy_part(&mut copy.nodes, budget, |&node| (node, 0))
             && self.edges.copy_part(&mut copy.edges, budget)
             && self.words.copy_part(&mut copy.words, budget)
     }
 
     pub fn bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<TrieNode>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.edges.allocation_size()
-            + self.words.bytes()
-            + self.narrow.bytes()
-            + self.wide.bytes()
+        self.nodes.bytes() + self.edges.allocation_size() + self.words.bytes() + self.narrow.bytes() + self.wide.bytes()
     }
 
     /// A new, empty trie.
@@ -173,28 +171,19 @@ impl TopicTrie {
 
     /// Gives an empty trie up.
     pub fn prune(&mut self, root: u32) {
-        let node = &self.nodes[root as usize];
+        let node = &self.nodes[root];
         assert!(node.children == 0 && node.alike == ListHead::default(), "a trie goes after its bindings");
-        self.free.push(root);
+        self.nodes.free(root);
     }
 
     fn new_node(&mut self, node: TrieNode) -> u32 {
-        match self.free.pop() {
-            Some(index) => {
-                self.nodes[index as usize] = node;
-                index
-            }
-            None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
-            }
-        }
+        self.nodes.insert(node)
     }
 
     #[inline]
     fn child(&self, parent: u32, word: u32) -> Option<u32> {
         let same = |&child: &u32| {
-            let node = &self.nodes[child as usize];
+            let node = &self.nodes[child];
             node.parent == parent && node.word == word
         };
         self.edges.find(hash_of(&self.hash, parent, word), same).copied()
@@ -202,7 +191,7 @@ impl TopicTrie {
 
     fn add_child(&mut self, parent: u32, text: &[u8]) -> u32 {
         let word = self.words.take(text);
-        let from = &mut self.nodes[parent as usize];
+        let from = &mut self.nodes[parent];
         from.children += 1;
         from.has_star |= word == STAR;
         from.has_hash |= word == HASH;
@@ -217,23 +206,20 @@ impl TopicTrie {
             has_hash: false,
         });
         let (nodes, state) = (&self.nodes, &self.hash);
-        self.edges.insert_unique(hash_of(state, parent, word), child, |&other| {
-            let node = &nodes[other as usize];
-            hash_of(state, node.parent, node.word)
-        });
+        self.edges.insert_unique(hash_of(state, parent, word), child, |&other| hash_of_edge(nodes, state, other));
         child
     }
 
     /// What of a pattern is left behind a node.
     fn rest_behind<'a>(&self, node: u32, pattern: &'a [u8]) -> Option<&'a [u8]> {
-        let node = &self.nodes[node as usize];
+        let node = &self.nodes[node];
         if node.parent == NONE { words_of(pattern) } else { pattern.get(usize::from(node.offset)..) }
     }
 
     /// The tail of a node, if it has one.
     #[inline]
     fn tail<'a>(&self, bindings: &'a BindingTable, node: u32) -> Option<&'a [u8]> {
-        let record = &self.nodes[node as usize];
+        let record = &self.nodes[node];
         // Where there are children every pattern with words left went on to one of them.
         if record.alike == ListHead::default() || record.children != 0 || record.parent == NONE {
             return None;
@@ -268,17 +254,17 @@ impl TopicTrie {
         }
         // The first of a list alone knows the node: a list moves at once, however long it is.
         bindings.set_node(binding, node);
-        bindings.link(BindingList::Alike, &mut self.nodes[node as usize].alike, binding);
+        bindings.link(BindingList::Alike, &mut self.nodes[node].alike, binding);
         work
     }
 
     /// Moves a node's tail one word down, to a child of its own.
     fn split_edge(&mut self, bindings: &mut BindingTable, node: u32) {
-        let alike = self.nodes[node as usize].alike;
+        let alike = self.nodes[node].alike;
         let mut rest = self.rest_behind(node, bindings.key(alike.0));
         let text = next_word(&mut rest).expect("a tail has a word");
         let child = self.add_child(node, text);
-        self.nodes[child as usize].alike = std::mem::take(&mut self.nodes[node as usize].alike);
+        self.nodes[child].alike = std::mem::take(&mut self.nodes[node].alike);
         bindings.set_node(alike.0, child);
     }
 
@@ -290,23 +276,25 @@ impl TopicTrie {
             return 0;
         }
         let mut node = bindings.get(binding).node;
-        bindings.unlink(BindingList::Alike, &mut self.nodes[node as usize].alike, binding);
-        if let Some(first) = self.nodes[node as usize].alike.first() {
+        bindings.unlink(BindingList::Alike, &mut self.nodes[node].alike, binding);
+        if let Some(first) = self.nodes[node].alike.first() {
             bindings.set_node(first, node);
             return 0;
         }
         let mut removed_nodes = 0;
         loop {
-            let TrieNode { parent, word, children, alike, .. } = self.nodes[node as usize];
+            let TrieNode { parent, word, children, alike, .. } = self.nodes[node];
             if parent == NONE || children != 0 || alike != ListHead::default() {
                 return removed_nodes;
             }
             removed_nodes += 1;
-            let removed = self.edges.remove(hash_of(&self.hash, parent, word), |&other| other == node);
+            let (nodes, state) = (&self.nodes, &self.hash);
+            let hash_of_other = |&other: &u32| hash_of_edge(nodes, state, other);
+            let removed = self.edges.remove(hash_of(state, parent, word), |&other| other == node, hash_of_other);
             assert!(removed.is_some(), "every node but a root has an edge");
             self.words.give_back(word);
-            self.free.push(node);
-            let from = &mut self.nodes[parent as usize];
+            self.nodes.free(node);
+            let from = &mut self.nodes[parent];
             from.children -= 1;
             from.has_star &= word != STAR;
             from.has_hash &= word != HASH;
@@ -374,7 +362,7 @@ impl TopicTrie {
             if visit.depth > 0 {
                 path.push(visit.edge);
             }
-            let alike = self.nodes[visit.node as usize].alike;
+            let alike = self.nodes[visit.node].alike;
             if let Some(tail) = self.tail(bindings, visit.node) {
                 let (matches, units) = words.matches(key, tail, visit.at, &search.alike, &self.words);
                 work += units;
@@ -427,7 +415,7 @@ impl TopicTrie {
         last_edge: u16,
         search: &mut TopicSearch<S>,
     ) -> u64 {
-        let TrieNode { children, has_star, has_hash, .. } = self.nodes[visit.node as usize];
+        let TrieNode { children, has_star, has_hash, .. } = self.nodes[visit.node];
         let (end, at) = (words.len(), visit.at);
         let TopicSearch { alike, labelled, to_visit } = search;
         if has_star {
@@ -517,7 +505,7 @@ mod tests {
                 topics.remove(&mut bindings, binding);
                 bindings.remove(binding);
             }
-            assert_eq!(topics.nodes.len() - topics.free.len(), 1, "the root stays");
+            assert_eq!(topics.nodes.len(), 1, "the root stays");
             assert!(topics.edges.is_empty() && topics.words.is_empty());
             assert!(round == 0 || topics.nodes.len() == most, "a second round needs no more nodes");
             most = topics.nodes.len();

@@ -8,6 +8,7 @@ use crate::{
     binding::{BindingMark, BindingTable},
     copy_budget::CopyBudget,
     segmented_table::SegmentedTable,
+    slot_pages::SlotPages,
 };
 
 /// A posting: which binding has it, and which of its own it is.
@@ -61,8 +62,7 @@ struct PostingList {
 #[derive(Clone, Default)]
 pub(super) struct PostingLists {
     lists: SegmentedTable<PostingList>,
-    bindings: Vec<Option<PostedBinding>>,
-    free: Vec<u32>,
+    bindings: SlotPages<Option<PostedBinding>>,
     search: u32,
     /// Bytes of the postings.
     postings_bytes: usize,
@@ -72,7 +72,7 @@ impl PostingLists {
     /// One without bindings, for [`copy_part`](Self::copy_part).
     pub fn begin_copy(&self) -> Self {
         let (lists, postings_bytes) = (self.lists.begin_copy(), self.postings_bytes);
-        Self { lists, bindings: Vec::new(), free: Vec::new(), search: 0, postings_bytes }
+        Self { lists, bindings: SlotPages::new(), search: 0, postings_bytes }
     }
 
     /// Copies more bindings, with which no search of the copy is done. Returns whether none is left.
@@ -81,16 +81,11 @@ impl PostingLists {
             let copied = posted.clone().map(|posted| PostedBinding { done: 0, ..posted });
             (copied, posted.as_ref().map_or(0, |posted| size_of_val(&*posted.postings)))
         };
-        budget.copy_each(&self.bindings, &mut copy.bindings, copy_of)
-            && budget.copy_values(&self.free, &mut copy.free)
-            && self.lists.copy_part(&mut copy.lists, budget)
+        self.bindings.copy_part(&mut copy.bindings, budget, copy_of) && self.lists.copy_part(&mut copy.lists, budget)
     }
 
     pub fn bytes(&self) -> usize {
-        self.lists.allocation_size()
-            + self.bindings.capacity() * size_of::<Option<PostedBinding>>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.postings_bytes
+        self.lists.allocation_size() + self.bindings.bytes() + self.postings_bytes
     }
 
     /// How many bindings are under a key.
@@ -109,16 +104,7 @@ impl PostingLists {
         let posted = PostedBinding { binding, done: 0, mode, is_whole, postings: keys.into_iter().map(node).collect() };
         let count = posted.postings.len() as u32;
         self.postings_bytes += size_of_val(&*posted.postings);
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.bindings[place as usize] = Some(posted);
-                place
-            }
-            None => {
-                self.bindings.push(Some(posted));
-                (self.bindings.len() - 1) as u32
-            }
-        };
+        let place = self.bindings.insert(Some(posted));
         for number in 0..count {
             self.link(PostingId { place, number });
         }
@@ -159,15 +145,15 @@ impl PostingLists {
             };
             list.len -= 1;
             match (previous, next) {
-                (None, None) => _ = self.lists.remove(key, |list| list.key == key),
+                (None, None) => _ = self.lists.remove(key, |list| list.key == key, |list| list.key),
                 (None, Some(next)) => list.first = next,
                 _ => {}
             }
         }
-        if let Some(posted) = self.bindings[place as usize].take() {
+        if let Some(posted) = self.bindings[place].take() {
             self.postings_bytes -= size_of_val(&*posted.postings);
         }
-        self.free.push(place);
+        self.bindings.free(place);
     }
 
     /// Notes a posting, to be found again when bindings have come and gone.
@@ -177,7 +163,7 @@ impl PostingLists {
 
     /// A posting that was noted, if it is still there.
     pub fn find(&self, mark: PostingMark, bindings: &BindingTable) -> Option<PostingId> {
-        let posted = self.bindings.get(mark.id.place as usize)?.as_ref()?;
+        let posted = self.bindings.get(mark.id.place)?.as_ref()?;
         // A binding has the same postings as long as it is there.
         (bindings.find_mark(mark.binding) == Some(posted.binding)).then_some(mark.id)
     }
@@ -191,7 +177,7 @@ impl PostingLists {
     /// From here on no binding is done with.
     pub fn next_search(&mut self) {
         if self.search == u32::MAX {
-            self.bindings.iter_mut().flatten().for_each(|posted| posted.done = 0);
+            self.bindings.iter_mut().filter_map(|(_, posted)| posted.as_mut()).for_each(|posted| posted.done = 0);
             self.search = 0;
         }
         self.search += 1;
@@ -218,11 +204,11 @@ impl PostingLists {
     }
 
     fn posted(&self, place: u32) -> &PostedBinding {
-        self.bindings[place as usize].as_ref().expect("a posting leads to a binding that is there")
+        self.bindings[place].as_ref().expect("a posting leads to a binding that is there")
     }
 
     fn posted_mut(&mut self, place: u32) -> &mut PostedBinding {
-        self.bindings[place as usize].as_mut().expect("a posting leads to a binding that is there")
+        self.bindings[place].as_mut().expect("a posting leads to a binding that is there")
     }
 
     fn node(&self, id: PostingId) -> &PostingNode {

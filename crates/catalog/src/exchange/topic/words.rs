@@ -6,6 +6,7 @@
 use crate::{
     copy_budget::CopyBudget,
     segmented_table::SegmentedTable,
+    slot_pages::SlotPages,
     texts::{TextArena, TextId},
 };
 use foldhash::fast::FixedState;
@@ -24,8 +25,7 @@ struct Word {
 
 #[derive(Clone)]
 pub(super) struct WordTable {
-    words: Vec<Word>,
-    free: Vec<u32>,
+    words: SlotPages<Word>,
     index: SegmentedTable<u32>,
     texts: TextArena,
     hash: FixedState,
@@ -40,8 +40,7 @@ fn hash_of(hash: &FixedState, text: &[u8]) -> u64 {
 impl WordTable {
     pub fn new(hash_seed: u64) -> Self {
         Self {
-            words: Vec::new(),
-            free: Vec::new(),
+            words: SlotPages::new(),
             index: SegmentedTable::default(),
             texts: TextArena::default(),
             hash: FixedState::with_seed(hash_seed),
@@ -51,22 +50,18 @@ impl WordTable {
     /// One without words, for [`copy_part`](Self::copy_part).
     pub fn begin_copy(&self) -> Self {
         let (index, texts) = (self.index.begin_copy(), self.texts.begin_copy());
-        Self { words: Vec::new(), free: Vec::new(), index, texts, hash: self.hash.clone() }
+        Self { words: SlotPages::new(), index, texts, hash: self.hash.clone() }
     }
 
     /// Copies more words. Returns whether none is left.
     pub fn copy_part(&self, copy: &mut Self, budget: &mut CopyBudget) -> bool {
-        budget.copy_values(&self.words, &mut copy.words)
-            && budget.copy_values(&self.free, &mut copy.free)
+        self.words.copy_part(&mut copy.words, budget, |word| (word.clone(), 0))
             && self.index.copy_part(&mut copy.index, budget)
             && self.texts.copy_part(&mut copy.texts, budget)
     }
 
     pub fn bytes(&self) -> usize {
-        self.words.capacity() * size_of::<Word>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.index.allocation_size()
-            + self.texts.bytes()
+        self.words.bytes() + self.index.allocation_size() + self.texts.bytes()
     }
 
     #[inline]
@@ -77,7 +72,7 @@ impl WordTable {
     /// A word of a routing key, if any pattern has it.
     #[inline]
     pub fn find_hashed(&self, hash: u64, text: &[u8]) -> Option<u32> {
-        let same = |&word: &u32| self.texts.get(self.words[word as usize].text) == text;
+        let same = |&word: &u32| self.texts.get(self.words[word].text) == text;
         self.index.find(hash, same).copied()
     }
 
@@ -94,24 +89,14 @@ impl WordTable {
     pub fn take(&mut self, text: &[u8]) -> u32 {
         if let Some(word) = self.find_in_pattern(text) {
             if word < HASH {
-                self.words[word as usize].uses += 1;
+                self.words[word].uses += 1;
             }
             return word;
         }
         let entry = Word { text: self.texts.keep(text), uses: 1 };
-        let word = match self.free.pop() {
-            Some(word) => {
-                self.words[word as usize] = entry;
-                word
-            }
-            None => {
-                self.words.push(entry);
-                (self.words.len() - 1) as u32
-            }
-        };
+        let word = self.words.insert(entry);
         let (words, texts, state) = (&self.words, &self.texts, &self.hash);
-        self.index
-            .insert_unique(hash_of(state, text), word, |&other| hash_of(state, texts.get(words[other as usize].text)));
+        self.index.insert_unique(hash_of(state, text), word, |&other| hash_of(state, texts.get(words[other].text)));
         word
     }
 
@@ -120,21 +105,23 @@ impl WordTable {
         if word >= HASH {
             return;
         }
-        let entry = &mut self.words[word as usize];
+        let entry = &mut self.words[word];
         entry.uses -= 1;
         if entry.uses != 0 {
             return;
         }
         let text = entry.text;
-        let removed = self.index.remove(hash_of(&self.hash, self.texts.get(text)), |&other| other == word);
+        let (words, texts, state) = (&self.words, &self.texts, &self.hash);
+        let hash_of_other = |&other: &u32| hash_of(state, texts.get(words[other].text));
+        let removed = self.index.remove(hash_of(state, texts.get(text)), |&other| other == word, hash_of_other);
         assert!(removed.is_some(), "every word is in the index");
         self.texts.drop(text);
-        self.free.push(word);
+        self.words.free(word);
     }
 
     /// Whether no pattern has a word.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty() && self.words.len() == self.free.len()
+        self.index.is_empty() && self.words.len() == 0
     }
 }
