@@ -400,3 +400,29 @@ proptest! {
         prop_assert_eq!(found, search.whole(&mut script));
     }
 }
+
+/// Whoever remembers where a search or a walk has come to finds nothing there once everything is gone, with its memory.
+#[test]
+fn a_search_and_a_walk_end_when_all_bindings_have_gone_between_two_pieces() {
+    for (kind, key) in [("fanout", "k"), ("direct", "k"), ("topic", "k"), ("headers", "k"), ("x-consistent-hash", "7")]
+    {
+        let mut script = RoutingScript::new();
+        script.run(&format!("exchange x {kind}"));
+        for number in 0..300 {
+            script.run(&format!("queue q{number}; bind x {key} q{number}"));
+        }
+        let walk = script.catalog.first_binding_from(exchange(&script, "x")).expect("there are many");
+        let delete_all = |script: &mut RoutingScript, piece: usize| {
+            if piece == 1 {
+                (0..300).for_each(|number| _ = script.run(&format!("delete-queue q{number}")));
+                while script.catalog.has_unfinished() {
+                    script.execute(&catalog::Definition::Finish).expect("the rest");
+                }
+            }
+        };
+        let search = Search { exchange: "x", key, properties: &[0, 0], work_max: 10 };
+        let (pieces, found) = search.in_pieces(&mut script, delete_all);
+        assert!(pieces.len() > 1 && found.is_empty(), "{kind}: {pieces:?} {found:?}");
+        assert!(script.catalog.binding_at(walk).is_none() && script.catalog.bindings_count() == 0);
+    }
+}

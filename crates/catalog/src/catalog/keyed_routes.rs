@@ -8,7 +8,7 @@ use super::routing::Selection;
 use super::visited_exchanges::VisitedExchanges;
 use super::*;
 use crate::{
-    binding::{BindingTarget, SelectedList},
+    binding::{BindingList, BindingMark, BindingTarget, SelectedList},
     exchange::{RoutingTable, selection_cursor::SelectionCursor},
     ids::ExchangeId,
     index_set::IndexSet,
@@ -22,9 +22,8 @@ use wire::RawProperties;
 /// A list of bindings that a search walks, at the binding where it goes on.
 #[derive(Clone, Copy)]
 struct ListCursor {
-    at: SelectedList,
-    /// The serial of that binding.
-    serial: u32,
+    list: BindingList,
+    at: BindingMark,
 }
 
 /// The exchange whose turn it is, and the key for which it is asked.
@@ -294,7 +293,7 @@ impl Catalog {
             lookup.any |= self.follow(search, target);
         }
         // The last is walked first.
-        let cursor = |&at: &SelectedList| ListCursor { at, serial: self.bindings.get(at.first).serial };
+        let cursor = |&SelectedList { list, first }: &SelectedList| ListCursor { list, at: self.bindings.mark(first) };
         search.lists.extend(selected.lists.iter().rev().map(cursor));
         true
     }
@@ -302,22 +301,20 @@ impl Catalog {
     /// Looks at the bindings of selected lists as far as the work goes, at one of them at least. Answers whether all of them
     /// are still there.
     fn walk_lists(&mut self, search: &mut KeyedRoute, lookup: &mut KeyLookup, work_end: u64) -> bool {
-        while let Some(mut cursor) = search.lists.pop() {
-            let mut next = Some(cursor.at.first);
+        while let Some(ListCursor { list, at }) = search.lists.pop() {
+            let mut next = self.bindings.find_mark(at);
+            if next.is_none() {
+                return false;
+            }
             while let Some(binding) = next {
-                let record = self.bindings.get(binding);
-                if binding == cursor.at.first && record.serial != cursor.serial {
-                    return false;
-                }
-                let (target, serial) = (record.target, record.serial);
                 if self.work >= work_end {
-                    (cursor.at.first, cursor.serial) = (binding, serial);
-                    search.lists.push(cursor);
+                    search.lists.push(ListCursor { list, at: self.bindings.mark(binding) });
                     return true;
                 }
                 self.work += 1;
+                let target = self.bindings.get(binding).target;
                 lookup.any |= self.follow(search, target);
-                next = self.bindings.next(cursor.at.list, binding);
+                next = self.bindings.next(list, binding);
             }
         }
         true

@@ -7,7 +7,7 @@
 
 use super::*;
 use crate::{
-    binding::BindingList,
+    binding::{BindingList, BindingMark},
     exchange::ExchangeDefinition,
     ids::{ExchangeId, UserId},
     named::Named,
@@ -17,10 +17,7 @@ use crate::{
 
 /// A binding that a walk has come to. It is told from those that have its place later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BindingPlace {
-    binding: u32,
-    serial: u32,
-}
+pub struct BindingPlace(BindingMark);
 
 impl Catalog {
     /// All queues are at indexes below this.
@@ -68,16 +65,13 @@ impl Catalog {
     /// The binding at a place, unless one of its ends is being removed, and the next place. Without a result the binding has
     /// gone in the meantime: a walk begins anew.
     pub fn binding_at(&self, place: BindingPlace) -> Option<(Option<BindingView<'_>>, Option<BindingPlace>)> {
-        let binding = place.binding;
-        if self.bindings.get(binding).serial != place.serial {
-            return None;
-        }
+        let binding = self.bindings.find_mark(place.0)?;
         let view = self.stays(binding).then(|| self.view(binding));
         let next = self.bindings.next(BindingList::Source, binding).map(|next| self.place_of(next));
         Some((view, next))
     }
 
     fn place_of(&self, binding: u32) -> BindingPlace {
-        BindingPlace { binding, serial: self.bindings.get(binding).serial }
+        BindingPlace(self.bindings.mark(binding))
     }
 }
