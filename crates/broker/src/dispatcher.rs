@@ -384,7 +384,8 @@ fn next_consumer<E: Effects>(
     })
 }
 
-/// The next consumer of a queue that loses the message if nobody takes it now: some more are asked although the budget is spent.
+/// The next consumer of a queue that loses the message if nobody takes it now: some more are asked although the budget is spent,
+/// with all queues of a turn together.
 #[cold]
 fn later_consumer<E: Effects>(
     queue: &mut Queue,
@@ -394,7 +395,13 @@ fn later_consumer<E: Effects>(
     fx: &E,
 ) -> Option<NextConsumer> {
     // One for each call, as the budget is spent.
-    (0..CONSUMERS_ASKED_BEYOND_MAX).find_map(|_| next_consumer(queue, channels, remotes, work, fx))
+    while work.allow_exception(CONSUMERS_ASKED_BEYOND_MAX) {
+        let consumer = next_consumer(queue, channels, remotes, work, fx);
+        if consumer.is_some() || !queue.consumers.has_active() {
+            return consumer;
+        }
+    }
+    None
 }
 
 /// Delivers a message to a consumer of this shard, or sends it to the shard of its consumer.

@@ -25,7 +25,8 @@ pub const COMMITTED_PUBLISH_WORK: usize = 4;
 pub(crate) const OVERDUE_CHANNEL_WORK: usize = 64;
 /// Messages that were settled on another shard and are counted here for one unit of work.
 pub(crate) const SETTLED_PER_WORK: usize = 8;
-/// Consumers that are asked beyond the budget of a turn whether they accept a message that their queue does not keep.
+/// Consumers that are asked beyond the budget of a turn, in all its queues, whether they accept a message that its queue does not
+/// keep.
 pub const CONSUMERS_ASKED_BEYOND_MAX: usize = 1_024;
 /// Units of work to tell a client that its connection is blocked or continues: the send that follows is another for each.
 pub(crate) const NOTICE_WORK: usize = 64;

@@ -6,7 +6,6 @@ use crate::ids::{QueuePosition, StoredPosition};
 use crate::message::Message;
 use catalog::arguments::X_DELAY;
 use catalog::{Name, VhostId};
-use hashbrown::HashMap;
 use std::collections::BTreeMap;
 use wire::{RawProperties, ShortString, TableRef, Value};
 
@@ -31,8 +30,8 @@ pub struct DelayedMessages {
     /// Number of the last arrival.
     last: u64,
     messages_max: usize,
-    /// Where the store has a message, by its number of arrival.
-    stored: HashMap<u64, StoredPosition>,
+    /// Where the store has a message, by its number of arrival. A tree: of a hash table all would be hashed anew at once.
+    stored: BTreeMap<u64, StoredPosition>,
     /// The position in the store of the next one.
     pub next_position: QueuePosition,
     /// When the timer fires; zero without a timer.
@@ -45,7 +44,7 @@ impl DelayedMessages {
             messages: BTreeMap::new(),
             last: 0,
             messages_max,
-            stored: HashMap::new(),
+            stored: BTreeMap::new(),
             next_position: QueuePosition(0),
             timer_us: 0,
         }
@@ -81,9 +80,6 @@ impl DelayedMessages {
         let first = self.messages.first_entry().filter(|first| first.key().0 <= now_us)?;
         let ((_, number), message) = first.remove_entry();
         let stored = self.stored.remove(&number);
-        if self.stored.len() < self.stored.capacity() / 4 {
-            self.stored.shrink_to(2 * self.stored.len());
-        }
         Some((message, stored))
     }
 

@@ -15,7 +15,7 @@ use crate::queue_housekeeping::QueueHousekeeping;
 use crate::queue_timers::TimerTarget;
 use crate::work_budget::WorkBudget;
 use catalog::{OverflowPolicy, QueueDefinition, QueueId, QueueUid};
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 /// The queues by the index in their ids.
@@ -99,7 +99,8 @@ pub struct Queues {
     /// There is a store, which has the persistent messages of durable queues. Without one these are queues like any other.
     pub has_store: bool,
     /// The durable queues, and those with pages, by the numbers that the store knows.
-    uids: HashMap<QueueUid, QueueId>,
+    /// A tree: of a hash table all durable queues would be hashed anew at once.
+    uids: BTreeMap<QueueUid, QueueId>,
     pub housekeeping: QueueHousekeeping,
     /// How many were ever closed.
     pub closed: u64,
@@ -177,9 +178,6 @@ impl Queues {
         let mut queue = entry.take()?;
         if let Some(uid) = queue.uid {
             self.uids.remove(&uid);
-            if self.uids.len() < self.uids.capacity() / 4 {
-                self.uids.shrink_to(2 * self.uids.len());
-            }
         }
         self.housekeeping.timers.clear(TimerTarget::Queue(id.index), &mut queue.timer_us);
         self.housekeeping.quotas.remove_queue(&mut queue);

@@ -5,7 +5,7 @@ use crate::limits::REMOTE_WINDOW_BYTES;
 use crate::paged_slot_map::PagedSlotMap;
 use crate::subscription::Subscription;
 use catalog::ShardId;
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
 
 /// A consumer of another shard, as its queue sees it.
 pub struct RemoteConsumer {
@@ -27,7 +27,8 @@ pub struct RemoteConsumer {
 #[derive(Default)]
 pub struct RemoteConsumers {
     table: PagedSlotMap<RemoteConsumerKey, RemoteConsumer>,
-    keys: HashMap<(ShardId, ConsumerKey), RemoteConsumerKey>,
+    /// A tree: of a hash table the consumers of all other shards would be hashed anew at once.
+    keys: BTreeMap<(ShardId, ConsumerKey), RemoteConsumerKey>,
 }
 
 impl RemoteConsumers {
@@ -61,9 +62,6 @@ impl RemoteConsumers {
     pub fn remove(&mut self, key: RemoteConsumerKey) -> Option<RemoteConsumer> {
         let remote = self.table.remove(key)?;
         self.keys.remove(&(remote.shard, remote.consumer));
-        if self.keys.len() < self.keys.capacity() / 4 {
-            self.keys.shrink_to(2 * self.keys.len());
-        }
         Some(remote)
     }
 

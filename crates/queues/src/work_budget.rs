@@ -15,11 +15,13 @@ pub struct WorkBudget {
     most: u64,
     /// What all turns before this one have done.
     done: u64,
+    /// How often this turn has done beyond its budget what could not wait.
+    exceptions: usize,
 }
 
 impl WorkBudget {
     pub fn new(per_turn: u32) -> Self {
-        WorkBudget { per_turn, left: per_turn.into(), most: 0, done: 0 }
+        WorkBudget { per_turn, left: per_turn.into(), most: 0, done: 0, exceptions: 0 }
     }
 
     /// A turn begins.
@@ -28,6 +30,13 @@ impl WorkBudget {
         self.most = self.most();
         self.done = self.done();
         self.left = self.per_turn.into();
+        self.exceptions = 0;
+    }
+
+    /// Whether the turn may once more do beyond its budget what cannot wait: so often in all.
+    pub fn allow_exception(&mut self, exceptions_max: usize) -> bool {
+        self.exceptions += 1;
+        self.exceptions <= exceptions_max
     }
 
     /// Work was done.
@@ -90,5 +99,9 @@ mod tests {
         assert_eq!((work.is_spent(), work.most()), (false, 70));
         work.draw(64);
         assert_eq!((work.is_spent(), work.most(), work.done()), (true, 70, 134));
+        for _ in 0..2 {
+            assert_eq!([(); 3].map(|()| work.allow_exception(2)), [true, true, false]);
+            work.start_turn();
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Very many consumers that cannot take deliveries, leave together, or may have deliveries again: they are looked at in turns.
 
 use super::divided::{table, turns};
-use super::{WORK_MAX, census, is_served, queue_with, world};
+use super::{WORK_MAX, census, fanout, is_served, queue_with, world};
 use crate::world::BrokerWorld;
 use crate::{LIMIT, ack, consume, declare, prefetch, short};
 use broker::limits::{CONSUMERS_ASKED_BEYOND_MAX, WORK_PER_TURN};
@@ -55,6 +55,29 @@ fn a_message_that_its_queue_does_not_keep_finds_the_consumer_that_accepts_it() {
         assert_eq!(sent.matches("last#").count(), 1, "{name}: {sent}");
         assert!(most(&world) <= WORK_MAX, "{} units", most(&world));
     }
+}
+
+/// A message from another shard enters all its queues in one step: those together ask no more consumers beyond the budget than one
+/// of them would.
+#[test]
+fn queues_that_keep_nothing_ask_consumers_beyond_the_budget_together() {
+    const QUEUES: usize = 30;
+    let mut world = BrokerWorld::new(2, LIMIT);
+    let (attacker, publisher) = (world.connect(0, 1), world.connect(1, 2));
+    let queues: Vec<String> = (0..QUEUES).map(|number| format!("q{number}")).collect();
+    fanout(&mut world, attacker, &queues, &table("x-max-length", Value::I32(0)));
+    for queue in &queues {
+        (0..2_000).for_each(|number| consume(&mut world, attacker, queue, &format!("{queue}-{number}"), true));
+    }
+    world.set_output_capacity(attacker, false);
+    world.sent(attacker);
+    for shard in &mut world.shards {
+        shard.0.start_turn();
+    }
+    world.publish(publisher, "f", "", "m");
+    assert_eq!(world.sent(attacker), "");
+    assert!(most(&world) <= WORK_MAX, "{} units", most(&world));
+    assert!(most(&world) > WORK_PER_TURN.into(), "they have asked {} consumers", most(&world));
 }
 
 #[test]
