@@ -2,9 +2,10 @@
 //!
 //! Owns:   the table of one route's interests, found by their encoded key and arguments.
 
-use crate::binding_path::BindingPathId;
+use crate::binding_path::{BindingPathId, OWN_PATH};
+use crate::limits::ORIGINS_MAX;
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 
 /// Identifies an interest of one route. The id of a removed interest is used again.
@@ -59,17 +60,30 @@ impl OriginCount {
     }
 }
 
+/// What has become of a path with its first binding.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AddedPath {
+    /// It is one of those among which is chosen.
+    ToChooseFrom,
+    /// There are too many: it waits.
+    PassedOver,
+    /// It waits already.
+    Known,
+}
+
 /// A routing key with arguments that somebody has bound.
 pub(crate) struct BindingInterest {
     /// A length octet, the key, and the encoded arguments without those that propagation adds.
     pub encoded: Box<[u8]>,
     first_origin: Option<InterestOrigin>,
     more_origins: Box<[InterestOrigin]>,
+    /// Paths beyond those, with how many bindings express the interest. None of them is requested.
+    passed_over: BTreeMap<BindingPathId, u32>,
     /// It is on the list of interests to compare with the source.
     pub is_due: bool,
 }
 
-const _: () = assert!(size_of::<BindingInterest>() == 48);
+const _: () = assert!(size_of::<BindingInterest>() == 72);
 
 impl BindingInterest {
     pub fn origins(&self) -> impl Iterator<Item = &InterestOrigin> {
@@ -80,13 +94,58 @@ impl BindingInterest {
         self.first_origin.iter_mut().chain(&mut *self.more_origins)
     }
 
+    /// How many paths there are, but for those that are passed over.
+    pub fn origins_len(&self) -> usize {
+        usize::from(self.first_origin.is_some()) + self.more_origins.len()
+    }
+
     pub fn origin_mut(&mut self, path: BindingPathId) -> Option<&mut InterestOrigin> {
         self.origins_mut().find(|origin| origin.path == path)
     }
 
-    /// Adds the first binding of a path.
-    pub fn add_origin(&mut self, path: BindingPathId) {
-        let origin = InterestOrigin { path, count: OriginCount(OriginCount::ONE_BINDING) };
+    /// Counts one binding more by a path that is not among those to choose from.
+    pub fn add_path(&mut self, path: BindingPathId) -> AddedPath {
+        let is_waiting = self.passed_over.contains_key(&path);
+        if !is_waiting && (path == OWN_PATH || self.origins_len() < ORIGINS_MAX) {
+            self.add_origin(path, 1);
+            return AddedPath::ToChooseFrom;
+        }
+        *self.passed_over.entry(path).or_default() += 1;
+        if is_waiting { AddedPath::Known } else { AddedPath::PassedOver }
+    }
+
+    /// Takes one binding away by a path that is passed over. Returns whether that was the last one, if there was any.
+    pub fn remove_passed_over(&mut self, path: BindingPathId) -> Option<bool> {
+        let bindings = self.passed_over.get_mut(&path)?;
+        *bindings -= 1;
+        let is_last = *bindings == 0;
+        if is_last {
+            self.passed_over.remove(&path);
+        }
+        Some(is_last)
+    }
+
+    /// Where half of the paths have gone, those that were passed over take their place.
+    fn take_passed_over(&mut self) {
+        if self.origins_len() >= ORIGINS_MAX / 2 {
+            return;
+        }
+        while self.origins_len() < ORIGINS_MAX
+            && let Some((path, bindings)) = self.passed_over.pop_first()
+        {
+            self.add_origin(path, bindings);
+        }
+    }
+
+    /// Forgets all bindings: only what is requested is left. Calls `release` with the paths that go.
+    pub fn clear_bindings(&mut self, mut release: impl FnMut(BindingPathId)) {
+        std::mem::take(&mut self.passed_over).into_keys().for_each(&mut release);
+        self.origins_mut().for_each(|origin| origin.count.clear_bindings());
+        self.prune(release);
+    }
+
+    fn add_origin(&mut self, path: BindingPathId, bindings: u32) {
+        let origin = InterestOrigin { path, count: OriginCount(OriginCount::ONE_BINDING * bindings) };
         match self.first_origin {
             None => self.first_origin = Some(origin),
             Some(_) => self.more_origins = self.more_origins.iter().copied().chain([origin]).collect(),
@@ -98,7 +157,7 @@ impl BindingInterest {
         self.first_origin.is_none()
     }
 
-    /// Removes the paths without bindings that are not requested, and calls `release` with them.
+    /// Removes the paths without bindings that are not requested, and calls `release` with them. Others have their turn then.
     pub fn prune(&mut self, mut release: impl FnMut(BindingPathId)) {
         if self.origins().all(|origin| !origin.count.is_zero()) {
             return;
@@ -110,10 +169,14 @@ impl BindingInterest {
         let first = left.next();
         let more = left.collect();
         (self.first_origin, self.more_origins) = (first, more);
+        self.take_passed_over();
     }
 
     fn heap_bytes(&self) -> usize {
-        self.encoded.len() + self.more_origins.len() * size_of::<InterestOrigin>()
+        let passed_over = self.passed_over.len();
+        self.encoded.len()
+            + self.more_origins.len() * size_of::<InterestOrigin>()
+            + passed_over * size_of::<(BindingPathId, u32)>() * 3 / 2
     }
 }
 
@@ -121,7 +184,8 @@ impl BindingInterest {
 pub(crate) struct InterestTable {
     interests: Vec<BindingInterest>,
     free: Vec<u32>,
-    index: HashTable<u32>,
+    /// Hash and place of each. A tree: of a hash table all would be hashed anew at once.
+    index: BTreeSet<(u64, u32)>,
     hash: FixedState,
 }
 
@@ -130,7 +194,7 @@ impl InterestTable {
         InterestTable {
             interests: Vec::new(),
             free: Vec::new(),
-            index: HashTable::new(),
+            index: BTreeSet::new(),
             hash: FixedState::with_seed(hash_seed),
         }
     }
@@ -153,8 +217,9 @@ impl InterestTable {
     }
 
     pub fn find(&self, encoded: &[u8]) -> Option<InterestId> {
-        let is_it = |&at: &u32| *self.interests[at as usize].encoded == *encoded;
-        self.index.find(hash_of(&self.hash, encoded), is_it).copied().map(InterestId)
+        let hash = hash_of(&self.hash, encoded);
+        let mut alike = self.index.range((hash, 0)..=(hash, u32::MAX)).map(|&(_, at)| at);
+        alike.find(|&at| *self.interests[at as usize].encoded == *encoded).map(InterestId)
     }
 
     /// Inserts an interest that is not in the table.
@@ -163,6 +228,7 @@ impl InterestTable {
             encoded: encoded.into(),
             first_origin: None,
             more_origins: Box::default(),
+            passed_over: BTreeMap::new(),
             is_due: false,
         };
         let at = match self.free.pop() {
@@ -175,28 +241,27 @@ impl InterestTable {
                 (self.interests.len() - 1) as u32
             }
         };
-        let (interests, hash) = (&self.interests, &self.hash);
-        let rehash = |&other: &u32| hash_of(hash, &interests[other as usize].encoded);
-        self.index.insert_unique(hash_of(hash, encoded), at, rehash);
+        self.index.insert((hash_of(&self.hash, encoded), at));
         InterestId(at)
     }
 
     /// Removes an interest without origins.
     pub fn remove(&mut self, id: InterestId) {
         let encoded = std::mem::take(&mut self.get_mut(id).encoded);
-        match self.index.find_entry(hash_of(&self.hash, &encoded), |&other| other == id.0) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("every interest is in the index"),
-        }
+        let removed = self.index.remove(&(hash_of(&self.hash, &encoded), id.0));
+        assert!(removed, "every interest is in the index");
         self.free.push(id.0);
     }
 
     /// Bytes on the heap, approximately.
     pub fn bytes(&self) -> usize {
         let heap_bytes: usize = self.interests.iter().map(BindingInterest::heap_bytes).sum();
-        heap_bytes + self.interests.capacity() * size_of::<BindingInterest>() + self.index.capacity() * 5
+        heap_bytes + self.interests.capacity() * size_of::<BindingInterest>() + self.index.len() * INDEX_ENTRY_BYTES
     }
 }
+
+/// Bytes of an entry of the tree, a third of which is free on average.
+const INDEX_ENTRY_BYTES: usize = size_of::<(u64, u32)>() * 3 / 2;
 
 fn hash_of(hash: &FixedState, encoded: &[u8]) -> u64 {
     let mut hasher = hash.build_hasher();

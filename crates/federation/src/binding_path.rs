@@ -9,7 +9,7 @@
 
 use crate::{BrokerIdentity, limits::PATH_BROKERS_MAX};
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use wire::{Table, Value};
 
@@ -42,7 +42,8 @@ struct BindingPath {
 pub(crate) struct BindingPaths {
     paths: Vec<BindingPath>,
     free: Vec<u32>,
-    index: HashTable<u32>,
+    /// Hash and place of each. A tree: of a hash table all would be hashed anew at once.
+    index: BTreeSet<(u64, u32)>,
     hash: FixedState,
     own: BrokerIdentity,
     source: Option<BrokerIdentity>,
@@ -57,7 +58,7 @@ impl BindingPaths {
         Self {
             paths: vec![own_path],
             free: Vec::new(),
-            index: HashTable::new(),
+            index: BTreeSet::new(),
             hash: FixedState::with_seed(hash_seed),
             own,
             source: None,
@@ -107,10 +108,8 @@ impl BindingPaths {
             return;
         }
         let (encoded, _) = (std::mem::take(&mut path.encoded), std::mem::take(&mut path.list));
-        match self.index.find_entry(hash_of(&self.hash, &encoded), |&other| other == id.0) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("every path is in the index"),
-        }
+        let removed = self.index.remove(&(hash_of(&self.hash, &encoded), id.0));
+        assert!(removed, "every path is in the index");
         self.free.push(id.0);
     }
 
@@ -139,12 +138,13 @@ impl BindingPaths {
     /// Bytes on the heap, approximately.
     pub fn bytes(&self) -> usize {
         let texts: usize = self.paths.iter().map(|path| path.encoded.len() + path.list.len()).sum();
-        texts + self.paths.capacity() * size_of::<BindingPath>() + self.index.capacity() * 5
+        texts + self.paths.capacity() * size_of::<BindingPath>() + self.index.len() * size_of::<(u64, u32)>() * 3 / 2
     }
 
     fn find(&self, encoded: &[u8]) -> Option<BindingPathId> {
-        let same = |&at: &u32| *self.paths[at as usize].encoded == *encoded;
-        self.index.find(hash_of(&self.hash, encoded), same).map(|&at| BindingPathId(at))
+        let hash = hash_of(&self.hash, encoded);
+        let mut alike = self.index.range((hash, 0)..=(hash, u32::MAX)).map(|&(_, at)| at);
+        alike.find(|&at| *self.paths[at as usize].encoded == *encoded).map(BindingPathId)
     }
 
     fn insert(&mut self, encoded: &[u8], brokers: u16, argument: &Value) -> BindingPathId {
@@ -169,8 +169,7 @@ impl BindingPaths {
                 (self.paths.len() - 1) as u32
             }
         };
-        let (paths, hash) = (&self.paths, &self.hash);
-        self.index.insert_unique(hash_of(hash, encoded), at, |&other| hash_of(hash, &paths[other as usize].encoded));
+        self.index.insert((hash_of(&self.hash, encoded), at));
         BindingPathId(at)
     }
 

@@ -11,14 +11,14 @@
 //! and ends when its first binding does. An interest that nobody has any more therefore disappears everywhere: nothing counts
 //! to infinity.
 
-use crate::binding_interest::{InterestId, InterestOrigin, InterestTable};
+use crate::binding_interest::{AddedPath, InterestId, InterestOrigin, InterestTable};
 use crate::binding_path::{BindingPathId, BindingPaths, OWN_PATH};
-use crate::limits::PATHS_PASSED_MAX;
+use crate::limits::{PATH_BROKERS_MAX, PATHS_PASSED_MAX};
 use crate::{BrokerIdentity, RouteSpec};
 use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
 use catalog::limits::ARGUMENTS_BYTES_MAX;
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use wire::{Table, TableRef, Value};
 
 /// The next request to the source: `exchange.bind` or `exchange.unbind` between its exchange and the internal one.
@@ -98,8 +98,8 @@ impl BindingPropagation {
     pub fn resync<'a>(&mut self, bindings: impl IntoIterator<Item = (&'a [u8], Option<&'a Table>)>) {
         self.unreadable = 0;
         for id in self.interests.ids() {
-            self.interests.get_mut(id).origins_mut().for_each(|origin| origin.count.clear_bindings());
             self.mark_due(id);
+            self.interests.get_mut(id).clear_bindings(|path| self.paths.release(path));
         }
         for (key, arguments) in bindings {
             self.add(key, arguments);
@@ -129,10 +129,14 @@ impl BindingPropagation {
                 self.paths.release(path);
                 is_first
             }
-            None => {
-                interest.add_origin(path);
-                true
-            }
+            None => match interest.add_path(path) {
+                AddedPath::ToChooseFrom => true,
+                AddedPath::PassedOver => false,
+                AddedPath::Known => {
+                    self.paths.release(path);
+                    false
+                }
+            },
         };
         if is_first {
             self.mark_due(id);
@@ -156,8 +160,14 @@ impl BindingPropagation {
         };
         self.encode_interest(key, arguments);
         let Some(id) = self.interests.find(&self.encoded) else { return false };
-        let origin = self.interests.get_mut(id).origin_mut(path).filter(|origin| origin.count.bindings() > 0);
-        let Some(origin) = origin else { return false };
+        let interest = self.interests.get_mut(id);
+        let Some(origin) = interest.origin_mut(path).filter(|origin| origin.count.bindings() > 0) else {
+            let removed = interest.remove_passed_over(path);
+            if removed == Some(true) {
+                self.paths.release(path);
+            }
+            return removed.is_some();
+        };
         origin.count.remove_binding();
         if origin.count.bindings() == 0 {
             self.mark_due(id);
@@ -166,10 +176,14 @@ impl BindingPropagation {
     }
 
     /// The next request to the source, in the order of the changes. A new path of an interest is bound before an old one is unbound;
-    /// bindings that were added and removed in the meantime are left out.
-    pub fn next_operation(&mut self) -> Option<BindingOperation<'_>> {
-        while let Some(&id) = self.due.front() {
-            self.choose_paths(id);
+    /// bindings that were added and removed in the meantime are left out. Without one nothing is due, or so much work is done:
+    /// brokers of paths compared, and interests looked at.
+    pub fn next_operation(&mut self, work_left: &mut u64) -> Option<BindingOperation<'_>> {
+        while *work_left > 0
+            && let Some(&id) = self.due.front()
+        {
+            self.interests.get_mut(id).prune(|path| self.paths.release(path));
+            *work_left = work_left.saturating_sub(self.choose_paths(id));
             let interest = self.interests.get_mut(id);
             let is_chosen = |origin: &InterestOrigin| self.chosen.contains(&origin.path);
             let origins = || interest.origins();
@@ -181,7 +195,6 @@ impl BindingPropagation {
             }
             self.due.pop_front();
             interest.is_due = false;
-            interest.prune(|path| self.paths.release(path));
             if interest.is_empty() {
                 self.interests.remove(id);
             }
@@ -214,8 +227,8 @@ impl BindingPropagation {
         self.interests.bytes() + self.due.capacity() * size_of::<InterestId>() + self.paths.bytes()
     }
 
-    /// Chooses the paths along which an interest is propagated.
-    fn choose_paths(&mut self, id: InterestId) {
+    /// Chooses the paths along which an interest is propagated. Returns the work.
+    fn choose_paths(&mut self, id: InterestId) -> u64 {
         self.chosen.clear();
         let (interest, paths) = (self.interests.get(id), &self.paths);
         let fixed_bytes = interest.encoded.len() + self.own_hop.len() + OVERHEAD_BYTES;
@@ -226,26 +239,42 @@ impl BindingPropagation {
                 && paths.hops(origin.path) > 0
                 && path_bytes_max.is_some_and(|bytes_max| paths.list(origin.path).len() <= bytes_max)
         };
-        let best = |without: &[u8]| {
-            let avoids = |origin: &&InterestOrigin| paths.brokers(origin.path).all(|broker| broker != without);
-            let mut rank = interest.origins().filter(is_eligible).filter(avoids);
-            let first = rank.next()?;
-            let order = |origin: &&InterestOrigin| {
-                (Reverse(paths.hops(origin.path)), paths.length(origin.path), !origin.count.is_requested(), origin.path)
-            };
-            Some(rank.fold(first, |best, other| if order(&other) < order(&best) { other } else { best }).path)
+        let order = |origin: &InterestOrigin| {
+            (Reverse(paths.hops(origin.path)), paths.length(origin.path), !origin.count.is_requested(), origin.path)
         };
-        let Some(first) = best(&[]) else { return };
-        self.chosen.push(first);
-        for broker in paths.brokers(first) {
-            let is_avoided = self.chosen.iter().any(|&path| paths.brokers(path).all(|other| other != broker));
-            if !is_avoided
-                && self.chosen.len() < PATHS_PASSED_MAX
-                && let Some(around) = best(broker)
-            {
-                self.chosen.push(around);
+        let mut work = 1 + interest.origins_len() as u64;
+        let Some(first) = interest.origins().filter(is_eligible).min_by_key(|origin| order(origin)) else {
+            return work;
+        };
+        self.chosen.push(first.path);
+        if paths.length(first.path) == 0 || interest.origins_len() == 1 {
+            return work;
+        }
+        let brokers: Vec<&[u8]> = paths.brokers(first.path).collect();
+        let numbers: HashMap<&[u8], usize> =
+            brokers.iter().enumerate().map(|(number, &broker)| (broker, number)).collect();
+        let candidates: Vec<(&InterestOrigin, BrokerSet)> = interest
+            .origins()
+            .filter(is_eligible)
+            .map(|origin| {
+                work += u64::from(paths.length(origin.path));
+                let shared = paths.brokers(origin.path).filter_map(|broker| numbers.get(broker).copied());
+                (origin, BrokerSet::from_iter(shared))
+            })
+            .collect();
+        let mut on_all_chosen = BrokerSet::from_iter(numbers.values().copied());
+        for broker in brokers {
+            let number = numbers[broker];
+            if !on_all_chosen.contains(number) || self.chosen.len() == PATHS_PASSED_MAX {
+                continue;
+            }
+            let avoiding = candidates.iter().filter(|(_, shared)| !shared.contains(number));
+            if let Some((around, shared)) = avoiding.min_by_key(|(origin, _)| order(origin)) {
+                self.chosen.push(around.path);
+                on_all_chosen.intersect(shared);
             }
         }
+        work
     }
 
     /// Requests an interest along a path, or withdraws the request.
@@ -304,6 +333,28 @@ impl BindingPropagation {
             interest.is_due = true;
             self.due.push_back(id);
         }
+    }
+}
+
+/// Which brokers of a path are on another one, by their numbers: a path has [`PATH_BROKERS_MAX`] of them.
+#[derive(Clone, Copy, Default)]
+struct BrokerSet([u64; 4]);
+
+const _: () = assert!(PATH_BROKERS_MAX <= 4 * u64::BITS as usize);
+
+impl BrokerSet {
+    fn from_iter(numbers: impl Iterator<Item = usize>) -> Self {
+        let mut set = BrokerSet::default();
+        numbers.for_each(|number| set.0[number / 64] |= 1 << (number % 64));
+        set
+    }
+
+    fn contains(&self, number: usize) -> bool {
+        self.0[number / 64] & 1 << (number % 64) != 0
+    }
+
+    fn intersect(&mut self, other: &BrokerSet) {
+        self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
     }
 }
 

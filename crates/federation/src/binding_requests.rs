@@ -1,6 +1,6 @@
 //! The bindings that one pulled route requests of its source, in rounds that one answer ends.
 
-use crate::limits::BINDINGS_AT_ONCE;
+use crate::limits::{BINDINGS_AT_ONCE, CHOICE_WORK_MAX};
 use crate::setup_methods::{passive_declare, short, static_arguments};
 use crate::{BindingOperation, BindingPropagation, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use session::Outbound;
@@ -82,12 +82,12 @@ impl BindingRequests {
                 out.method(pool, channel, &unbind.into());
             }
         }
-        let mut left = BINDINGS_AT_ONCE;
+        let (mut left, mut work_left) = (BINDINGS_AT_ONCE, CHOICE_WORK_MAX);
         // A broker whose own output is full reads nothing. If the source's output were full of deliveries at the same time, each
         // broker would wait for the other to read.
         while let Some(propagation) =
             self.propagation.as_mut().filter(|_| left > 0 && out.bytes() < self.output_bytes_max)
-            && let Some(BindingOperation { bind, key, arguments }) = propagation.next_operation()
+            && let Some(BindingOperation { bind, key, arguments }) = propagation.next_operation(&mut work_left)
         {
             left -= 1;
             let routing_key = short(key);

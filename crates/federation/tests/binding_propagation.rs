@@ -77,7 +77,7 @@ fn request_as_text(operation: BindingOperation<'_>) -> String {
 
 fn requests(propagation: &mut BindingPropagation) -> String {
     let mut all = Vec::new();
-    while let Some(operation) = propagation.next_operation() {
+    while let Some(operation) = propagation.next_operation(&mut { u64::MAX }) {
         all.push(request_as_text(operation));
     }
     assert!(!propagation.is_due());
@@ -134,14 +134,14 @@ fn bindings_from_downstream_are_propagated_with_this_broker_prepended() {
         let arguments = named([(X_BOUND_FROM, argument)]);
         propagation.add(b"k", Some(&arguments));
         if expected == "any vhost" {
-            assert!(propagation.next_operation().is_some_and(|operation| operation.bind));
+            assert!(propagation.next_operation(&mut { u64::MAX }).is_some_and(|operation| operation.bind));
         } else {
             assert_eq!(requests(&mut propagation), expected);
         }
-        while propagation.next_operation().is_some() {}
+        while propagation.next_operation(&mut { u64::MAX }).is_some() {}
         assert_eq!(propagation.unreadable(), 0);
         assert!(propagation.remove(b"k", Some(&arguments)));
-        while let Some(operation) = propagation.next_operation() {
+        while let Some(operation) = propagation.next_operation(&mut { u64::MAX }) {
             assert!(!operation.bind);
         }
         assert_eq!((propagation.requested(), propagation.interests()), (0, 0));
@@ -316,7 +316,7 @@ fn arguments_that_exceed_their_limit_are_not_requested() {
     propagation.add(b"k", Some(&large(limit - 11)));
     assert_eq!(requests(&mut propagation), "");
     propagation.add(b"k", Some(&large(limit - 300)));
-    let operation = propagation.next_operation().expect("the path fits");
+    let operation = propagation.next_operation(&mut { u64::MAX }).expect("the path fits");
     assert!(operation.arguments.to_table().expect("it can be read").encoded_len() <= limit);
 }
 
@@ -327,7 +327,7 @@ fn a_hundred_thousand_interests_take_modest_memory_and_differences_are_found() {
     let keys: Vec<String> = (0..WANTS).map(|number| format!("market.{number:07}.*.trade")).collect();
     propagation.resync(keys.iter().map(|key| (key.as_bytes(), None)));
     let mut count = 0;
-    while let Some(operation) = propagation.next_operation() {
+    while let Some(operation) = propagation.next_operation(&mut { u64::MAX }) {
         assert!(operation.bind && operation.arguments != TableRef::EMPTY);
         count += 1;
     }
@@ -337,4 +337,66 @@ fn a_hundred_thousand_interests_take_modest_memory_and_differences_are_found() {
     assert!(bytes <= 160, "{bytes} bytes an interest");
     propagation.resync(keys.iter().skip(1).map(|key| (key.as_bytes(), None)).chain([(&b"new"[..], None)]));
     assert_eq!(requests(&mut propagation), "-market.0000000.*.trade [me:5], +new [me:5]");
+}
+
+/// Clients can make any number of paths: a route chooses among a few hundred, and loses none of the others.
+#[test]
+fn of_very_many_paths_some_are_passed_over_until_others_have_gone() {
+    const PATHS: usize = 1_000;
+    let mut propagation = propagation();
+    let paths: Vec<Table> = (0..PATHS).map(|number| by(&format!("b{number}:5"))).collect();
+    paths.iter().for_each(|path| propagation.add(b"k", Some(path)));
+    assert_eq!(requests(&mut propagation), "+k [me:4 b0:5], +k [me:4 b1:5]");
+    // One that was passed over may go, and come again.
+    assert!(propagation.remove(b"k", Some(&paths[PATHS - 1])));
+    propagation.add(b"k", Some(&paths[PATHS - 1]));
+    for step in [1, 7, 400] {
+        for (number, gone) in paths.chunks(step).enumerate() {
+            gone.iter().for_each(|path| assert!(propagation.remove(b"k", Some(path))));
+            // Whatever is left is requested.
+            requests(&mut propagation);
+            let left = PATHS.saturating_sub((number + 1) * step);
+            assert_eq!(propagation.requested(), left.min(2) as u64, "{left} are left");
+        }
+        assert_eq!((propagation.interests(), propagation.requested()), (0, 0));
+        assert!(!propagation.remove(b"k", Some(&paths[0])), "it is known no more");
+        // Some twice, so that they have to go twice.
+        paths.iter().for_each(|path| propagation.add(b"k", Some(path)));
+        paths.iter().for_each(|path| propagation.add(b"k", Some(path)));
+        paths.iter().for_each(|path| assert!(propagation.remove(b"k", Some(path))));
+        propagation.resync(paths.iter().map(|path| (&b"k"[..], Some(path))));
+        requests(&mut propagation);
+        assert_eq!(propagation.requested(), 2);
+    }
+    // This broker's own is never passed over.
+    propagation.add(b"k", None);
+    assert!(requests(&mut propagation).starts_with("+k [me:5], "));
+}
+
+/// An interest that very many long paths express takes a bounded time for each request, and a round ends where it is spent.
+#[test]
+fn the_choice_among_long_paths_is_bounded_work() {
+    let mut propagation = propagation();
+    let common: Vec<String> = (0..254).map(|number| format!("broker-{number}:5")).collect();
+    for key in [b"a", b"b"] {
+        for last in 0..600 {
+            propagation.add(key, Some(&by(&format!("{} last-{last}:5", common.join(" ")))));
+        }
+    }
+    let begun = 1_000_000;
+    let mut left = begun;
+    assert!(propagation.next_operation(&mut left).is_some_and(|operation| operation.key == b"a"));
+    assert!((1..80_000).contains(&(begun - left)), "{} units of work", begun - left);
+    let (mut rounds, mut found) = (0, 0);
+    while propagation.is_due() {
+        rounds += 1;
+        let mut left = 100;
+        while propagation.next_operation(&mut left).is_some() {
+            found += 1;
+        }
+        assert!(left == 0 || !propagation.is_due(), "a round ends when its work is spent");
+        assert!(rounds < 20);
+    }
+    assert_eq!((found, propagation.requested()), (3, 4), "two paths for each interest");
+    assert!(rounds >= 4, "{rounds} rounds");
 }

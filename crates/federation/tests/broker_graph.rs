@@ -171,7 +171,7 @@ impl BrokerGraph {
             self.apply(edge, suffix, &operation);
             return true;
         }
-        if let Some(operation) = it.propagation.next_operation() {
+        if let Some(operation) = it.propagation.next_operation(&mut { u64::MAX }) {
             let bound_key = (operation.key.to_vec(), operation.arguments.as_bytes().to_vec());
             let bind = operation.bind;
             it.in_flight.push_back(RequestInFlight { bind, bound_key });
@@ -290,7 +290,7 @@ impl BrokerGraph {
             }
             let it = &mut self.edges[edge];
             it.propagation.resync(bindings.iter().map(|(key, arguments)| (&**key, arguments.as_ref())));
-            assert!(!it.up || it.propagation.next_operation().is_none(), "there is no difference");
+            assert!(!it.up || it.propagation.next_operation(&mut { u64::MAX }).is_none(), "there is no difference");
         }
     }
 }

@@ -139,7 +139,7 @@ impl CatalogPair {
     /// Has the source carry out the requests. Returns how many there were.
     fn apply_operations(&mut self) -> usize {
         let mut count = 0;
-        while let Some(operation) = self.propagation.next_operation() {
+        while let Some(operation) = self.propagation.next_operation(&mut { u64::MAX }) {
             let (vhost, source, destination) = (self.up.vhost, Name::from("x"), Name::from("internal"));
             let (routing_key, arguments) = (operation.key.into(), operation.arguments.to_table().expect("readable"));
             let definition = match operation.bind {
