@@ -138,6 +138,8 @@ pub(crate) struct BindingTable {
     /// Bytes of the arguments.
     arguments_bytes: usize,
     pub texts: TextArena,
+    /// Where the walk goes on that no removal disturbs.
+    walked: u32,
     hash: FixedState,
 }
 
@@ -180,6 +182,7 @@ impl BindingTable {
             arguments: SlotPages::new(),
             arguments_bytes: 0,
             texts: TextArena::default(),
+            walked: NONE,
             hash: FixedState::with_seed(limits.hash_seed),
         }
     }
@@ -190,7 +193,7 @@ impl BindingTable {
         let (records, arguments) = (SlotPages::new(), SlotPages::new());
         let (index, texts) = (self.index.begin_copy(), self.texts.begin_copy());
         let hash = self.hash.clone();
-        Self { records, serial, index, arguments, arguments_bytes, texts, hash }
+        Self { records, serial, index, arguments, arguments_bytes, texts, walked: NONE, hash }
     }
 
     /// Copies more bindings. Returns whether none is left.
@@ -350,6 +353,9 @@ impl BindingTable {
     /// Takes a binding off a list.
     pub fn unlink(&mut self, list: BindingList, head: &mut ListHead, binding: u32) {
         let ListNode { previous, next } = std::mem::replace(&mut self.records[binding].links[list as usize], UNLINKED);
+        if list == BindingList::Source && self.walked == binding {
+            self.walked = next;
+        }
         if previous == NONE {
             debug_assert_eq!(head.0, binding, "a binding is taken off the list that it is on");
             head.0 = next;
@@ -373,6 +379,19 @@ impl BindingTable {
     pub fn next(&self, list: BindingList, binding: u32) -> Option<u32> {
         let next = self.records[binding].links[list as usize].next;
         (next != NONE).then_some(next)
+    }
+
+    /// Begins to walk through the bindings from an exchange, the newest first. There is one such walk at a time: it comes to each that
+    /// stays, whatever else comes and goes.
+    pub fn begin_walk(&mut self, from: ListHead) {
+        self.walked = from.0;
+    }
+
+    /// The next one of the walk.
+    pub fn walk_on(&mut self) -> Option<u32> {
+        let walked = ListHead(self.walked).first()?;
+        self.walked = self.records[walked].links[BindingList::Source as usize].next;
+        Some(walked)
     }
 
     /// Those on a list, the newest first.

@@ -269,3 +269,30 @@ fn replicas_take_the_same_steps() {
         assert_eq!(script.run("route x 7; exchanges; bindings x"), "q | x | >q");
     }
 }
+
+/// A walk through the bindings of an exchange goes on behind what is removed: with the one where it stands, too.
+#[test]
+fn a_walk_comes_to_each_binding_that_stays() {
+    let mut script = RoutingScript::new();
+    script.run("exchange x direct; exchange y fanout; queue q; bind y '' q");
+    bound(&mut script, "x", "q", 100);
+    let id = script.catalog.exchange(script.vhost, b"x").expect("declared");
+    script.catalog.begin_binding_walk(id);
+    let mut keys = Vec::new();
+    while let Some(place) = script.catalog.walk_on() {
+        let (view, _) = script.catalog.binding_at(place).expect("it is there");
+        let key: u64 = String::from_utf8_lossy(view.expect("it stays").routing_key).parse().expect("a number");
+        keys.push(key);
+        // The two behind it go, with this one; newer ones come.
+        (0..3).filter(|back| key >= *back).for_each(|back| _ = script.run(&format!("unbind x {} q", key - back)));
+        script.run(&format!("bind x {} q", 1_000 + key));
+    }
+    assert_eq!(keys, (0..100).rev().step_by(3).collect::<Vec<_>>());
+    // The exchange goes in the middle of a walk.
+    bound(&mut script, "x", "q", BINDINGS);
+    script.catalog.begin_binding_walk(id);
+    assert!((0..10).all(|_| script.catalog.walk_on().is_some()));
+    executed(&mut script, "delete-exchange x");
+    finish(&mut script);
+    assert!(script.catalog.walk_on().is_none());
+}

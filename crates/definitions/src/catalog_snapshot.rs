@@ -9,11 +9,8 @@
 use crate::journal_changes::{exchange_record, queue_record, sorted_bytes, vhost_name};
 use crate::journal_entry::JournalEntryWriter;
 use crate::journal_record::{DurableBinding, JournalRecord, PasswordHash, StoredUser};
-use crate::limits::{SNAPSHOT_RESTARTS_MAX, SNAPSHOT_STEP_BYTES};
-use catalog::{
-    BindingDestination, BindingPlace, BindingView, Catalog, ExchangeId, QueueDefinition, User, UserId, UserLimits,
-    VhostLimits,
-};
+use crate::limits::SNAPSHOT_STEP_BYTES;
+use catalog::{BindingDestination, BindingView, Catalog, QueueDefinition, User, UserId, UserLimits, VhostLimits};
 use wire::Table;
 
 /// What comes next.
@@ -26,11 +23,10 @@ enum Stage {
     /// From this index on.
     Exchanges(u32),
     Queues(u32),
-    /// Those from the exchange at this index, from a place on; from the first one without a place.
+    /// Those from the exchange at this index; of the walk through them, once that is begun.
     Bindings {
         exchange: u32,
-        from: Option<BindingPlace>,
-        restarts: u32,
+        is_begun: bool,
     },
     Done,
 }
@@ -62,7 +58,7 @@ impl CatalogSnapshot {
     /// whether the snapshot is complete. `salt` is drawn for each plain password.
     pub fn step(
         &mut self,
-        catalog: &Catalog,
+        catalog: &mut Catalog,
         entry: &mut JournalEntryWriter,
         places: u32,
         salt: &mut dyn FnMut() -> [u8; 4],
@@ -77,7 +73,7 @@ impl CatalogSnapshot {
     /// Does the next thing. Returns what comes after it.
     fn next(
         &self,
-        catalog: &Catalog,
+        catalog: &mut Catalog,
         entry: &mut JournalEntryWriter,
         salt: &mut dyn FnMut() -> [u8; 4],
         budget: &mut StepBudget,
@@ -106,13 +102,25 @@ impl CatalogSnapshot {
                 record.iter().for_each(|record| entry.push(record));
                 Stage::Queues(index + 1)
             }
-            Stage::Queues(_) => Stage::Bindings { exchange: 0, from: None, restarts: 0 },
-            Stage::Bindings { exchange, from, restarts } if exchange < catalog.exchanges_end() => {
+            Stage::Queues(_) => Stage::Bindings { exchange: 0, is_begun: false },
+            Stage::Bindings { exchange, is_begun: true } => match catalog.walk_on() {
+                Some(place) => {
+                    let view = catalog.binding_at(place).and_then(|(view, _)| view);
+                    let record = view.and_then(|view| binding_record(catalog, &view));
+                    record.iter().for_each(|record| entry.push(record));
+                    Stage::Bindings { exchange, is_begun: true }
+                }
+                None => Stage::Bindings { exchange: exchange + 1, is_begun: false },
+            },
+            Stage::Bindings { exchange, is_begun: false } if exchange < catalog.exchanges_end() => {
                 let found = catalog.exchange_at(exchange).filter(|(_, definition)| definition.durable);
-                let goes_on = found.and_then(|(id, _)| put_bindings(catalog, id, from, restarts, entry, budget));
-                goes_on.map_or(Stage::Bindings { exchange: exchange + 1, from: None, restarts: 0 }, |at| {
-                    Stage::Bindings { exchange, from: Some(at.place), restarts: at.restarts }
-                })
+                match found.map(|(id, _)| id) {
+                    Some(id) => {
+                        catalog.begin_binding_walk(id);
+                        Stage::Bindings { exchange, is_begun: true }
+                    }
+                    None => Stage::Bindings { exchange: exchange + 1, is_begun: false },
+                }
             }
             Stage::Bindings { .. } => {
                 entry.push(&JournalRecord::NextQueueUid(catalog.next_queue_uid()));
@@ -160,45 +168,6 @@ fn put_user(catalog: &Catalog, user: &User, entry: &mut JournalEntryWriter, salt
             entry.push(&JournalRecord::SetTopicPermission { user: name.clone(), vhost, exchange, permission });
         }
     }
-}
-
-/// Where a snapshot goes on with the bindings of an exchange.
-struct BindingsLeft {
-    place: BindingPlace,
-    restarts: u32,
-}
-
-/// Adds the bindings from an exchange, as many as there is capacity for. Returns where to go on with them.
-fn put_bindings(
-    catalog: &Catalog,
-    id: ExchangeId,
-    from: Option<BindingPlace>,
-    mut restarts: u32,
-    entry: &mut JournalEntryWriter,
-    budget: &mut StepBudget,
-) -> Option<BindingsLeft> {
-    let mut next = from.or_else(|| catalog.first_binding_from(id));
-    let mut is_first = true;
-    while let Some(place) = next {
-        if !budget.has(entry) && !is_first && restarts < SNAPSHOT_RESTARTS_MAX {
-            return Some(BindingsLeft { place, restarts });
-        }
-        budget.places = budget.places.saturating_sub(1);
-        is_first = false;
-        next = match catalog.binding_at(place) {
-            Some((view, next)) => {
-                let record = view.and_then(|view| binding_record(catalog, &view));
-                record.iter().for_each(|record| entry.push(record));
-                next
-            }
-            // It is gone: those that have been added are added again, which changes nothing.
-            None => {
-                restarts += 1;
-                catalog.first_binding_from(id)
-            }
-        };
-    }
-    None
 }
 
 fn binding_record(catalog: &Catalog, view: &BindingView<'_>) -> Option<JournalRecord> {

@@ -21,10 +21,6 @@ pub(crate) const SNAPSHOT_STEP_BYTES: usize = 32 << 10;
 /// Places of the catalog's tables that one step of a snapshot looks at.
 pub const SNAPSHOT_STEP_PLACES: u32 = 1_024;
 
-/// How often a snapshot begins anew with the bindings of an exchange because the one it had come to is gone. After that it
-/// takes all of them in one step.
-pub(crate) const SNAPSHOT_RESTARTS_MAX: u32 = 8;
-
 /// Keys of an object among which a key is looked for one by one, to see whether it is there twice; beyond, by its hash, so that
 /// reading takes no longer than the text is long.
 pub(crate) const KEYS_COMPARED_MAX: usize = 16;

@@ -195,7 +195,12 @@ impl DefinitionJournal {
 
     /// Handles what the disk has done, goes on with a snapshot of `catalog`, and writes what was appended. Call it at the end of
     /// each tick, until it returns nothing. `salt` is drawn for plain passwords.
-    pub fn poll(&mut self, catalog: &Catalog, now_us: u64, salt: &mut dyn FnMut() -> [u8; 4]) -> Option<JournalEvent> {
+    pub fn poll(
+        &mut self,
+        catalog: &mut Catalog,
+        now_us: u64,
+        salt: &mut dyn FnMut() -> [u8; 4],
+    ) -> Option<JournalEvent> {
         while let Some(completion) = self.disk.poll() {
             let event = self.complete(completion, now_us);
             if event.is_some() {
@@ -299,7 +304,7 @@ impl DefinitionJournal {
     }
 
     /// Writes one step of a snapshot.
-    fn go_on_with_snapshot(&mut self, catalog: &Catalog, salt: &mut dyn FnMut() -> [u8; 4]) {
+    fn go_on_with_snapshot(&mut self, catalog: &mut Catalog, salt: &mut dyn FnMut() -> [u8; 4]) {
         let Some(mut snapshot) = self.snapshot.take() else { return };
         let is_complete = snapshot.walk.step(catalog, &mut self.entry, SNAPSHOT_STEP_PLACES, salt);
         snapshot.bytes += self.entry.bytes() as u64;

@@ -166,7 +166,7 @@ pub fn write_definitions(
     let mut journal = DefinitionJournal::new(&empty, disk);
     let mut now_us = 0;
     loop {
-        while let Some(event) = journal.poll(&catalog, now_us, salt) {
+        while let Some(event) = journal.poll(&mut catalog, now_us, salt) {
             if let JournalEvent::NoSpace(error) | JournalEvent::Failed(error) = event {
                 return Err(error.into());
             }

@@ -125,7 +125,7 @@ impl Life {
     fn tick(&mut self, us: u64) {
         self.now_us += us;
         self.disk.get().set_now(self.now_us);
-        while let Some(event) = self.journal.poll(&self.catalog, self.now_us, &mut || SALT) {
+        while let Some(event) = self.journal.poll(&mut self.catalog, self.now_us, &mut || SALT) {
             if let JournalEvent::Durable(version) = event {
                 assert!(self.durable < Some(version) && version <= self.version, "what is durable grows");
                 self.durable = Some(version);

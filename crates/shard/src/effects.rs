@@ -82,7 +82,7 @@ impl ShardEffects {
     }
 
     /// Polls the journal of definitions, if there is one.
-    pub(crate) fn poll_journal(&mut self, catalog: &Catalog, now_us: u64) -> Option<JournalEvent> {
+    pub(crate) fn poll_journal(&mut self, catalog: &mut Catalog, now_us: u64) -> Option<JournalEvent> {
         let ShardEffects { journal, rng, .. } = self;
         journal.as_mut()?.poll(catalog, now_us, &mut || salt(rng))
     }

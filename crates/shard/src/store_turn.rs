@@ -40,7 +40,7 @@ impl Sessions {
         let Sessions { options, broker, effects, shared, .. } = self;
         let now_us = options.time_us(now);
         let mut failure = None;
-        while let Some(event) = effects.poll_journal(broker.catalog(), now_us) {
+        while let Some(event) = effects.poll_journal(broker.catalog_mut(), now_us) {
             match event {
                 JournalEvent::Durable(version) => {
                     broker.definitions_durable(version, effects);

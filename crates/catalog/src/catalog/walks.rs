@@ -71,6 +71,18 @@ impl Catalog {
         Some((view, next))
     }
 
+    /// Begins the walk through the bindings from an exchange, the newest first. There is one such walk at a time: it comes to each
+    /// that stays, whatever else comes and goes.
+    pub fn begin_binding_walk(&mut self, id: ExchangeId) {
+        let from = self.exchanges.get(id).map_or_else(Default::default, |exchange| exchange.from);
+        self.bindings.begin_walk(from);
+    }
+
+    /// The next binding of the walk.
+    pub fn walk_on(&mut self) -> Option<BindingPlace> {
+        self.bindings.walk_on().map(|binding| self.place_of(binding))
+    }
+
     fn place_of(&self, binding: u32) -> BindingPlace {
         BindingPlace(self.bindings.mark(binding))
     }

@@ -76,7 +76,7 @@ impl Journaled {
     pub fn snapshot_step(&mut self, places: u32) {
         let Some(snapshot) = &mut self.snapshot else { return };
         let mut entry = JournalEntryWriter::default();
-        let is_complete = snapshot.step(&self.catalog, &mut entry, places, &mut || SALT);
+        let is_complete = snapshot.step(&mut self.catalog, &mut entry, places, &mut || SALT);
         entry.finish(|piece| self.pieces.push(piece.to_vec()));
         if is_complete {
             self.snapshot = None;
