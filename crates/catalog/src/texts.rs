@@ -92,7 +92,7 @@ impl TextArena {
         bytes[0] = text.len() as u8;
         bytes[1..=text.len()].copy_from_slice(text);
         chunk.len += 1;
-        if !chunk.has_room(steps) {
+        if !chunk.has_capacity(steps) {
             self.unlist(number, steps);
         }
         TextId(number * CHUNK_STEPS as u32 + u32::from(step))
@@ -127,7 +127,7 @@ impl TextArena {
         let steps = steps(self.get(id).len());
         let (number, step) = Self::place(id);
         let chunk = &mut self.chunks[number];
-        let was_listed = chunk.has_room(steps);
+        let was_listed = chunk.has_capacity(steps);
         let next = chunk.free.to_le_bytes();
         chunk.bytes[step * STEP_BYTES..][..2].copy_from_slice(&next);
         chunk.free = step as u16;
@@ -191,7 +191,7 @@ impl TextChunk {
         TextChunk { bytes, previous: NO_CHUNK, next, free: NO_PLACE, filled: 0, len: 0 }
     }
 
-    fn has_room(&self, steps: usize) -> bool {
+    fn has_capacity(&self, steps: usize) -> bool {
         self.free != NO_PLACE || usize::from(self.filled) + steps <= CHUNK_STEPS
     }
 }
