@@ -121,7 +121,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         let file = definitions::read(whole.as_bytes()).expect("it is sound");
         file.load(&mut catalog, SHARDS, |_| false).expect("it can be taken in");
         let (mut writer, mut records) = (JournalEntryWriter::default(), Vec::new());
-        definitions::CatalogSnapshot::default().step(&catalog, &mut writer, u32::MAX, &mut || [1, 2, 3, 4]);
+        definitions::CatalogSnapshot::default().step(&mut catalog, &mut writer, u32::MAX, &mut || [1, 2, 3, 4]);
         writer.finish(|piece| records.extend_from_slice(&piece[2..]));
         let mut deletions = Vec::new();
         let (vhost, name) = (catalog::Name::from("/"), catalog::Name::from("q"));

@@ -51,7 +51,7 @@ const FANOUTS: usize = 14;
 const QUEUES_PER_FANOUT: usize = 96;
 const QUEUES_MAX: usize = FANOUTS * QUEUES_PER_FANOUT;
 /// Exclusive queues, which go in one step, and bindings beside those of the queues to these exchanges.
-const EXCLUSIVE_MAX: usize = 20;
+const EXCLUSIVE_MAX: usize = 12;
 const CONSUMERS_MAX: usize = 600;
 /// Consumers of a channel: their windows are widened in one step.
 const CONSUMERS_PER_CHANNEL_MAX: usize = 200;

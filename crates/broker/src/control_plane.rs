@@ -124,7 +124,14 @@ impl ControlPlane<'_> {
     /// Returns whether it is finished.
     pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<bool, Refusal> {
         let is_finishing = self.definitions.catalog.has_unfinished();
-        let executed = self.definitions.execute(definition, fx)?;
+        let executed = match self.definitions.execute(definition, fx) {
+            Ok(executed) => executed,
+            Err(refusal) => {
+                // Whoever is next must not pay for what is refused.
+                self.data.dispatcher.work.draw(self.definitions.catalog.take_work() as usize);
+                return Err(refusal);
+            }
+        };
         self.carry_out(&executed, fx);
         if executed.unfinished && !is_finishing {
             self.sessions.deferred.leave(DeferredWork::FinishDefinitions);

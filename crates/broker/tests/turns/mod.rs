@@ -106,6 +106,27 @@ fn one_message_that_becomes_many_dead_letters_holds_nobody() {
     }
 }
 
+/// Definitions that are refused are work of the turn that asked for them, and not of the next one that asks the catalog anything.
+#[test]
+fn what_is_refused_is_paid_by_who_asked_for_it() {
+    let (mut world, attacker, bystander) = world();
+    declare(&mut world, attacker, "q");
+    let others = table("x-other", Value::text(&"x".repeat(20_000))).with("x-max-length", Value::I32(5));
+    let others = others.expect("a short name");
+    let started = |world: &mut BrokerWorld| {
+        world.shards[0].0.start_turn();
+        world.shards[0].0.counters().work
+    };
+    let before = started(&mut world);
+    (0..50).for_each(|_| queue_with(&mut world, attacker, "q", &others));
+    assert!(world.sent(attacker).contains("refused PRECONDITION_FAILED"), "it is declared without arguments");
+    let asked = started(&mut world);
+    assert!(asked - before > 50 * 300, "{} units for what was refused", asked - before);
+    world.publish(bystander, "amq.topic", "nowhere", "m");
+    let work = started(&mut world) - asked;
+    assert!(work < 100, "{work} units for a publish");
+}
+
 #[test]
 fn requests_of_a_queue_end_the_turn() {
     let (mut world, attacker, _) = world();
