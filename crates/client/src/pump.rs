@@ -100,7 +100,7 @@ impl Client {
             self.inbound.fail(&fault, &mut self.outbound, &self.pool);
             if fault.scope != FaultScope::Link {
                 // Telling the server is a courtesy; what counts is the fault itself.
-                let _told = self.link.send(self.outbound.gather_mut(&self.pool));
+                self.send_last_words();
             }
             return Err(fault.into());
         }
@@ -271,6 +271,13 @@ impl Client {
         }
     }
 
+    /// Sends what the link takes now, of a connection that is over.
+    fn send_last_words(&mut self) {
+        while !self.outbound.is_empty()
+            && let Ok(SendOutcome::Drained) = self.link.send(self.outbound.gather_mut(&self.pool))
+        {}
+    }
+
     /// Sends what the link takes now. Says whether all went.
     pub(crate) fn send_some(&mut self) -> Result<bool> {
         loop {
@@ -332,7 +339,7 @@ impl Client {
     pub(crate) fn check_closed(&mut self) -> Result<()> {
         let Some((code, text)) = self.state.closed.take() else { return Ok(()) };
         // The session has written close-ok; whether it still arrives is the server's affair.
-        let _told = self.link.send(self.outbound.gather_mut(&self.pool));
+        self.send_last_words();
         Err(ClientError::ConnectionClosed { code, text })
     }
 

@@ -62,7 +62,7 @@ mod slice_writer;
 #[cfg(test)]
 mod tests;
 mod tuning;
-mod waiting_bodies;
+mod waiting_pieces;
 
 pub use assembly::BodyRoom;
 pub use capabilities::Capabilities;

@@ -72,7 +72,8 @@ pub(crate) const PUBLISH_RUN_MESSAGES_MAX: usize = 64;
 pub(crate) const PUBLISH_RUN_BYTES_MAX: usize = 32 * 1024;
 
 /// Frames of a large body that are written and sent at once, and their bytes, of which a single frame may have more. The heads of a
-/// body of 128 MiB in frames of 4 KiB would take 1.3 MB for each of its consumers.
+/// body of 128 MiB in frames of 4 KiB would take 1.3 MB for each of its consumers. Where so many bytes wait, what follows is sent by
+/// itself, too.
 pub(crate) const PIECE_FRAMES: usize = 64;
 pub(crate) const PIECE_BYTES: usize = 2 << 20;
 

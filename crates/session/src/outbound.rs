@@ -3,14 +3,14 @@
 //! Enters: methods and contents.  Leaves: their frames, in a `Gather` that a link sends.
 //! Owns:   what is to be sent, and the frame bound of the peer.
 //!
-//! A large body that is shared is written a piece at a time, each once the one before it is sent: neither the memory for the heads of
-//! its frames nor what is sent at once grows with the body.
+//! What is sent is in pieces. A large body that is shared is written a piece at a time, each once the one before it is sent: neither
+//! the memory for the heads of its frames nor what a link takes at once grows with the body, or with what else is written.
 
 use crate::{
     body_frames::{BodyFrames, FrameSizes},
-    limits::{CLIENT_GREETING_BYTES_MAX, HEADER_FIXED_BYTES},
+    limits::{CLIENT_GREETING_BYTES_MAX, HEADER_FIXED_BYTES, PIECE_BYTES},
     slice_writer::SliceWriter,
-    waiting_bodies::WaitingBodies,
+    waiting_pieces::WaitingPieces,
 };
 use slab::{Gather, Pool, Slice};
 use wire::{
@@ -174,7 +174,7 @@ fn inline_bytes(body_bytes: usize) -> usize {
 pub struct Outbound {
     gather: Gather,
     /// What is sent after `gather`. Boxed, as few connections have any.
-    waiting: Option<Box<WaitingBodies>>,
+    waiting: Option<Box<WaitingPieces>>,
     /// Bytes of a body payload in one frame.
     payload_bytes_max: u32,
     /// Bytes of a shared body that the last of several frames should have at least.
@@ -444,11 +444,20 @@ impl Outbound {
             _ => &[],
         };
         let heads = ContentHeads { channel, id, arguments_bytes, properties, body_bytes: body.len() };
+        if self.end_mut().bytes() >= PIECE_BYTES {
+            self.begin_piece();
+        }
         let place = self.end_mut().reserve(pool, heads.bytes() + inline_bytes(inline.len()));
         heads.write(place, inline, arguments);
         if inline.is_empty() && heads.body_bytes > 0 {
             self.body(pool, channel, body);
         }
+    }
+
+    /// So much is to be sent that what follows is sent by itself.
+    #[cold]
+    fn begin_piece(&mut self) {
+        self.waiting.get_or_insert_default().push_piece();
     }
 
     /// A body in as many frames as it needs, none of them empty. Of a shared one only so many are written as are sent at once.
@@ -467,7 +476,7 @@ impl Outbound {
                 let mut frames = BodyFrames::new(channel, sizes(last_bytes_min), slice.len());
                 frames.write_piece(pool, self.end_mut(), slice);
                 if !frames.is_written() {
-                    self.waiting.get_or_insert_default().push(frames, slice.slice(..));
+                    self.waiting.get_or_insert_default().push_body(frames, slice.slice(..));
                 }
             }
         }

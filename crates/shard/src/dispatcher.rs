@@ -429,11 +429,16 @@ impl Dispatcher {
         self.remove_connection(slot, now);
     }
 
-    /// Flushes the outputs that were written to. Where they are very many, or much is sent, the others are left to the backlog.
+    /// Flushes the outputs that were written to. Where they are very many, or much is sent, the others are left to the backlog, and so
+    /// are those with much while others with much wait there.
     pub fn flush(&mut self, now: Instant) {
         let mut bytes = 0;
         for _ in 0..FLUSHES_PER_BATCH {
             let Some(slot) = self.sessions.effects.outputs.next_dirty() else { return };
+            if self.sessions.effects.outputs.joins_backlog(slot) {
+                self.sessions.effects.outputs.leave(slot);
+                continue;
+            }
             bytes += self.flush_connection(slot, now);
             if bytes >= FLUSH_BYTES_MAX {
                 break;

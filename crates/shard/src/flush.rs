@@ -68,8 +68,9 @@ mod tests {
     use crate::test_clock::some_instant;
     use link::sim::{SimCut, SimOptions, pair};
     use link::{Link, ReceiveOutcome};
-    use session::{Inbound, Outbound, SessionLimits};
+    use session::{BodyOut, Inbound, Outbound, PublishHead, SessionLimits};
     use slab::{Pool, PoolOptions};
+    use wire::ChannelNumber;
 
     #[test]
     fn output_is_sent_until_the_link_blocks_and_then_the_sending_direction_is_closed() {
@@ -102,5 +103,47 @@ mod tests {
         assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Failed(_)));
         connections.remove(slot);
         assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Skipped));
+    }
+
+    /// A large body goes on where the link blocks, and where it is sent a piece at a time; the end of the direction comes behind it.
+    #[test]
+    fn a_large_body_is_sent_to_its_end_before_the_sending_direction_is_closed() {
+        const BODY_BYTES: usize = 7 << 20;
+        let (now, pool) = (some_instant(), Pool::new(PoolOptions::default()));
+        for window_bytes in [300_000, 16 << 20] {
+            let (mut near, far, cable) = pair(&SimOptions { window_bytes, ..SimOptions::faultless() });
+            let (mut connections, mut outputs) = (Connections::default(), OutputQueues::new(1_000));
+            let inbound = Inbound::client(&SessionLimits::default());
+            let slot = connections.insert(Box::new(Connection::new(Box::new(far), inbound, now, now)));
+            outputs.open(slot, Outbound::new(), 0);
+            let out = &mut outputs.get_dirty(slot).expect("open").out;
+            let (exchange, routing_key) = (&b"x"[..], &b"k"[..]);
+            let head = PublishHead { exchange, routing_key, mandatory: false, immediate: false };
+            let body = pool.copy(&vec![7; BODY_BYTES]);
+            out.publish(&pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(&body));
+            let expected = out.bytes();
+            connections.get_mut(slot).expect("open").half_close = HalfClose::Pending;
+            assert_eq!(outputs.next_dirty(), Some(slot));
+            let (mut received, mut buffer, mut rounds) = (0, vec![0; 1 << 20], 0);
+            while received < expected {
+                rounds += 1;
+                assert!(rounds < 1_000, "{received} of {expected} bytes");
+                let outcome = flush_output(&mut connections, &mut outputs, slot, &pool, now);
+                assert!(matches!(outcome, FlushOutcome::Flushed { .. }), "{outcome:?}");
+                let output = outputs.get_mut(slot).expect("open");
+                let (is_blocked, is_empty) = (output.blocked, output.out.is_empty());
+                // What the link would take more of waits in the backlog, and nothing else does.
+                assert_eq!(outputs.next_in_backlog(), (!is_blocked && !is_empty).then_some(slot));
+                while let Ok(ReceiveOutcome::Bytes { bytes: bytes @ 1.., .. }) = near.receive(&mut [], &mut buffer) {
+                    received += bytes;
+                    cable.step();
+                }
+                outputs.get_mut(slot).expect("open").blocked = false;
+            }
+            assert_eq!(received, expected);
+            assert_eq!(connections.get(slot).expect("open").half_close, HalfClose::Closed);
+            drop(body);
+            assert_eq!(pool.used_bytes(), 0);
+        }
     }
 }

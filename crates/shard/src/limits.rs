@@ -20,6 +20,8 @@ pub(crate) const BACKLOG_FLUSHES_PER_TICK: usize = 512;
 /// Bytes that links take for a batch, or from the backlog for a tick, before the others wait for the next tick: a socket takes 1 to 2 GiB
 /// in a second, with TLS half of that.
 pub(crate) const FLUSH_BYTES_MAX: usize = 4 << 20;
+/// While outputs wait in the backlog, one with more joins them, so that those with much take turns; one with less is sent at once.
+pub(crate) const FLUSHED_AT_ONCE_BYTES: usize = 64 * 1024;
 /// Bytes of messages for the disk by which a connection's turns may add to what waits, and it is read although the disk is behind.
 pub(crate) const UNHELD_STORED_BYTES: usize = 64 * 1024;
 /// Mailbox batches in flight from one shard to another; few in models.

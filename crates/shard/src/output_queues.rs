@@ -4,7 +4,7 @@
 //! wait in the backlog: each flush is a call of the system, and those who come later must not wait for all of them.
 
 use crate::connection_stamps::ConnectionStamps;
-use crate::limits::SCARCE_OUTPUT_DIVISOR;
+use crate::limits::{FLUSHED_AT_ONCE_BYTES, SCARCE_OUTPUT_DIVISOR};
 use crate::link_output::LinkOutput;
 use crate::memory_pressure::MemoryPressure;
 use broker::ConnectionSlot;
@@ -123,7 +123,13 @@ impl OutputQueues {
         }
     }
 
-    /// Leaves an output whose link would take more to the backlog.
+    /// Whether an output has so much that it takes its turn behind others.
+    #[inline]
+    pub fn joins_backlog(&self, slot: ConnectionSlot) -> bool {
+        !self.backlog.is_empty() && self.get(slot).is_some_and(|queue| queue.out.bytes() > FLUSHED_AT_ONCE_BYTES)
+    }
+
+    /// Leaves an output to the backlog.
     pub fn leave(&mut self, slot: ConnectionSlot) {
         if let Some(queue) = self.get_mut(slot).filter(|queue| !queue.is_dirty) {
             queue.is_dirty = true;

@@ -350,7 +350,7 @@ impl VerbsClient {
 
     /// Sends bytes as they are.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        self.out.gather_mut(&self.pool).extend(&self.pool, bytes);
+        self.out.frames(&self.pool, bytes);
     }
 
     /// Publishes a body that is in shared memory already.
