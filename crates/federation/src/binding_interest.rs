@@ -65,9 +65,9 @@ impl OriginCount {
 pub(crate) enum AddedPath {
     /// It is one of those among which is chosen.
     ToChooseFrom,
-    /// There are too many: it waits.
-    PassedOver,
-    /// It waits already.
+    /// It waits: there are too many, or it may not be propagated.
+    Waits,
+    /// It waited already.
     Known,
 }
 
@@ -77,8 +77,9 @@ pub(crate) struct BindingInterest {
     pub encoded: Box<[u8]>,
     first_origin: Option<InterestOrigin>,
     more_origins: Box<[InterestOrigin]>,
-    /// Paths beyond those, with how many bindings express the interest. None of them is requested.
-    passed_over: BTreeMap<BindingPathId, u32>,
+    /// Paths beyond those, with how many bindings express the interest; behind them such as may not be propagated, which are barred.
+    /// None of them is requested.
+    waiting: BTreeMap<(bool, BindingPathId), u32>,
     /// It is on the list of interests to compare with the source.
     pub is_due: bool,
 }
@@ -94,7 +95,7 @@ impl BindingInterest {
         self.first_origin.iter_mut().chain(&mut *self.more_origins)
     }
 
-    /// How many paths there are, but for those that are passed over.
+    /// How many paths there are, but for those that wait.
     pub fn origins_len(&self) -> usize {
         usize::from(self.first_origin.is_some()) + self.more_origins.len()
     }
@@ -103,43 +104,67 @@ impl BindingInterest {
         self.origins_mut().find(|origin| origin.path == path)
     }
 
-    /// Counts one binding more by a path that is not among those to choose from.
-    pub fn add_path(&mut self, path: BindingPathId) -> AddedPath {
-        let is_waiting = self.passed_over.contains_key(&path);
-        if !is_waiting && (path == OWN_PATH || self.origins_len() < ORIGINS_MAX) {
-            self.add_origin(path, 1);
-            return AddedPath::ToChooseFrom;
+    /// Counts one binding more by a path that is not among those to choose from. One that may not be propagated never is.
+    pub fn add_path(&mut self, path: BindingPathId, is_eligible: bool) -> AddedPath {
+        for is_barred in [false, true] {
+            if let Some(bindings) = self.waiting.get_mut(&(is_barred, path)) {
+                *bindings += 1;
+                return AddedPath::Known;
+            }
         }
-        *self.passed_over.entry(path).or_default() += 1;
-        if is_waiting { AddedPath::Known } else { AddedPath::PassedOver }
+        self.place(path, 1, is_eligible)
     }
 
-    /// Takes one binding away by a path that is passed over. Returns whether that was the last one, if there was any.
-    pub fn remove_passed_over(&mut self, path: BindingPathId) -> Option<bool> {
-        let bindings = self.passed_over.get_mut(&path)?;
+    fn place(&mut self, path: BindingPathId, bindings: u32, is_eligible: bool) -> AddedPath {
+        if is_eligible && (path == OWN_PATH || self.origins_len() < ORIGINS_MAX) {
+            self.add_origin(path, bindings);
+            return AddedPath::ToChooseFrom;
+        }
+        self.waiting.insert((!is_eligible, path), bindings);
+        AddedPath::Waits
+    }
+
+    /// Takes one binding away by a path that waits. Returns whether that was the last one, if there was any.
+    pub fn remove_waiting(&mut self, path: BindingPathId) -> Option<bool> {
+        let key = [(false, path), (true, path)].into_iter().find(|key| self.waiting.contains_key(key))?;
+        let bindings = self.waiting.get_mut(&key)?;
         *bindings -= 1;
         let is_last = *bindings == 0;
         if is_last {
-            self.passed_over.remove(&path);
+            self.waiting.remove(&key);
         }
         Some(is_last)
     }
 
-    /// Where half of the paths have gone, those that were passed over take their place.
-    fn take_passed_over(&mut self) {
+    /// Where half of the paths have gone, those that wait and may be propagated take their place.
+    fn take_waiting(&mut self) {
         if self.origins_len() >= ORIGINS_MAX / 2 {
             return;
         }
         while self.origins_len() < ORIGINS_MAX
-            && let Some((path, bindings)) = self.passed_over.pop_first()
+            && let Some(first) = self.waiting.first_entry().filter(|first| !first.key().0)
         {
+            let ((_, path), bindings) = first.remove_entry();
             self.add_origin(path, bindings);
+        }
+    }
+
+    /// Nothing is requested any more, and other paths may be propagated. Calls `release` with those that have no binding.
+    pub fn reconsider(&mut self, is_eligible: impl Fn(BindingPathId) -> bool, mut release: impl FnMut(BindingPathId)) {
+        let mut all: Vec<_> = self.origins().map(|origin| (origin.path, origin.count.bindings())).collect();
+        all.extend(std::mem::take(&mut self.waiting).into_iter().map(|((_, path), bindings)| (path, bindings)));
+        (self.first_origin, self.more_origins) = (None, Box::default());
+        for (path, bindings) in all {
+            match bindings {
+                0 => release(path),
+                bindings => _ = self.place(path, bindings, is_eligible(path)),
+            }
         }
     }
 
     /// Forgets all bindings: only what is requested is left. Calls `release` with the paths that go.
     pub fn clear_bindings(&mut self, mut release: impl FnMut(BindingPathId)) {
-        std::mem::take(&mut self.passed_over).into_keys().for_each(&mut release);
+        std::mem::take(&mut self.waiting).into_keys().for_each(|(_, path)| release(path));
         self.origins_mut().for_each(|origin| origin.count.clear_bindings());
         self.prune(release);
     }
@@ -154,7 +179,7 @@ impl BindingInterest {
 
     /// Whether no path is left. A free place of the table has none either.
     pub fn is_empty(&self) -> bool {
-        self.first_origin.is_none()
+        self.first_origin.is_none() && self.waiting.is_empty()
     }
 
     /// Removes the paths without bindings that are not requested, and calls `release` with them. Others have their turn then.
@@ -169,14 +194,13 @@ impl BindingInterest {
         let first = left.next();
         let more = left.collect();
         (self.first_origin, self.more_origins) = (first, more);
-        self.take_passed_over();
+        self.take_waiting();
     }
 
     fn heap_bytes(&self) -> usize {
-        let passed_over = self.passed_over.len();
         self.encoded.len()
             + self.more_origins.len() * size_of::<InterestOrigin>()
-            + passed_over * size_of::<(BindingPathId, u32)>() * 3 / 2
+            + self.waiting.len() * size_of::<((bool, BindingPathId), u32)>() * 3 / 2
     }
 }
 
@@ -228,7 +252,7 @@ impl InterestTable {
             encoded: encoded.into(),
             first_origin: None,
             more_origins: Box::default(),
-            passed_over: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             is_due: false,
         };
         let at = match self.free.pop() {

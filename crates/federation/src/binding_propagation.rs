@@ -82,6 +82,17 @@ impl BindingPropagation {
             push_name(&mut self.own_hop, name);
             Value::text(text).encode(&mut self.own_hop);
         }
+        let limits = self.path_limits();
+        for id in self.interests.ids() {
+            let interest = self.interests.get_mut(id);
+            let encoded_bytes = interest.encoded.len();
+            let mut gone = Vec::new();
+            interest.reconsider(|path| limits.allow(&self.paths, encoded_bytes, path), |path| gone.push(path));
+            gone.into_iter().for_each(|path| self.paths.release(path));
+            if interest.is_empty() && !interest.is_due && !interest.encoded.is_empty() {
+                self.interests.remove(id);
+            }
+        }
         self.restart();
     }
 
@@ -121,6 +132,7 @@ impl BindingPropagation {
             Some(id) => id,
             None => self.interests.insert(&self.encoded),
         };
+        let is_eligible = self.path_limits().allow(&self.paths, self.encoded.len(), path);
         let interest = self.interests.get_mut(id);
         let is_first = match interest.origin_mut(path) {
             Some(origin) => {
@@ -129,9 +141,9 @@ impl BindingPropagation {
                 self.paths.release(path);
                 is_first
             }
-            None => match interest.add_path(path) {
+            None => match interest.add_path(path, is_eligible) {
                 AddedPath::ToChooseFrom => true,
-                AddedPath::PassedOver => false,
+                AddedPath::Waits => false,
                 AddedPath::Known => {
                     self.paths.release(path);
                     false
@@ -162,9 +174,12 @@ impl BindingPropagation {
         let Some(id) = self.interests.find(&self.encoded) else { return false };
         let interest = self.interests.get_mut(id);
         let Some(origin) = interest.origin_mut(path).filter(|origin| origin.count.bindings() > 0) else {
-            let removed = interest.remove_passed_over(path);
+            let removed = interest.remove_waiting(path);
             if removed == Some(true) {
                 self.paths.release(path);
+                if interest.is_empty() && !interest.is_due {
+                    self.interests.remove(id);
+                }
             }
             return removed.is_some();
         };
@@ -227,18 +242,15 @@ impl BindingPropagation {
         self.interests.bytes() + self.due.capacity() * size_of::<InterestId>() + self.paths.bytes()
     }
 
+    fn path_limits(&self) -> PathLimits {
+        PathLimits { own_hop_bytes: self.own_hop.len() }
+    }
+
     /// Chooses the paths along which an interest is propagated. Returns the work.
     fn choose_paths(&mut self, id: InterestId) -> u64 {
         self.chosen.clear();
         let (interest, paths) = (self.interests.get(id), &self.paths);
-        let fixed_bytes = interest.encoded.len() + self.own_hop.len() + OVERHEAD_BYTES;
-        // The source would refuse larger arguments.
-        let path_bytes_max = ARGUMENTS_BYTES_MAX.checked_sub(fixed_bytes);
-        let is_eligible = |origin: &&InterestOrigin| {
-            origin.count.bindings() > 0
-                && paths.hops(origin.path) > 0
-                && path_bytes_max.is_some_and(|bytes_max| paths.list(origin.path).len() <= bytes_max)
-        };
+        let is_eligible = |origin: &&InterestOrigin| origin.count.bindings() > 0;
         let order = |origin: &InterestOrigin| {
             (Reverse(paths.hops(origin.path)), paths.length(origin.path), !origin.count.is_requested(), origin.path)
         };
@@ -333,6 +345,21 @@ impl BindingPropagation {
             interest.is_due = true;
             self.due.push_back(id);
         }
+    }
+}
+
+/// Which paths may be propagated.
+#[derive(Clone, Copy)]
+struct PathLimits {
+    own_hop_bytes: usize,
+}
+
+impl PathLimits {
+    /// Whether an interest that is encoded with so many bytes may be propagated along a path.
+    fn allow(self, paths: &BindingPaths, encoded_bytes: usize, path: BindingPathId) -> bool {
+        // The source would refuse larger arguments.
+        let bytes_max = ARGUMENTS_BYTES_MAX.checked_sub(encoded_bytes + self.own_hop_bytes + OVERHEAD_BYTES);
+        paths.hops(path) > 0 && bytes_max.is_some_and(|bytes_max| paths.list(path).len() <= bytes_max)
     }
 }
 

@@ -368,9 +368,27 @@ fn of_very_many_paths_some_are_passed_over_until_others_have_gone() {
         requests(&mut propagation);
         assert_eq!(propagation.requested(), 2);
     }
+    // Paths that may not be propagated take nobody's place, however many there are, and may be once the source is another.
+    paths.iter().for_each(|path| assert!(propagation.remove(b"k", Some(path))));
+    let barred: Vec<Table> = (0..PATHS).map(|number| by(&format!("b{number}:5 up:4"))).collect();
+    barred.iter().for_each(|path| propagation.add(b"k", Some(path)));
+    propagation.add(b"k", Some(&paths[7]));
+    assert_eq!(requests(&mut propagation).matches('+').count(), 1);
+    assert_eq!(propagation.requested(), 1);
+    propagation.begin(Some(identity("b7")), 'B');
+    assert_eq!(requests(&mut propagation).matches("up:4]").count(), 2, "around each other");
+    propagation.begin(Some(identity("up")), 'C');
+    assert_eq!(requests(&mut propagation), "+k [me:4 b7:5]");
+    barred.iter().for_each(|path| assert!(propagation.remove(b"k", Some(path))));
+    assert!(propagation.remove(b"k", Some(&paths[7])));
+    barred[..3].iter().for_each(|path| propagation.add(b"k", Some(path)));
+    assert_eq!((requests(&mut propagation), propagation.interests()), ("-k [me:4 b7:5]".into(), 1));
+    barred[..3].iter().for_each(|path| assert!(propagation.remove(b"k", Some(path))));
+    assert_eq!((requests(&mut propagation), propagation.interests()), (String::new(), 0));
+    paths.iter().for_each(|path| propagation.add(b"k", Some(path)));
     // This broker's own is never passed over.
     propagation.add(b"k", None);
-    assert!(requests(&mut propagation).starts_with("+k [me:5], "));
+    assert_eq!(requests(&mut propagation), "+k [me:5]");
 }
 
 /// An interest that very many long paths express takes a bounded time for each request, and a round ends where it is spent.
