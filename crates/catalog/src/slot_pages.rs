@@ -63,12 +63,16 @@ impl<T> SlotPages<T> {
         loop {
             let copied = copy.pages.len();
             if let Some(to) = copy.pages.last_mut() {
-                let from = &self.pages[copied - 1];
-                if !budget.copy_each(&from.slots, &mut to.slots, &mut copy_of) {
+                let (from, before) = (&self.pages[copied - 1], to.bytes());
+                let is_copied = budget.copy_each(&from.slots, &mut to.slots, &mut copy_of);
+                if is_copied {
+                    to.free.clone_from(&from.free);
+                    to.is_listed = from.is_listed;
+                }
+                copy.pages_bytes += to.bytes() - before;
+                if !is_copied {
                     return false;
                 }
-                to.free.clone_from(&from.free);
-                to.is_listed = from.is_listed;
             }
             if copied == self.pages.len() {
                 break;
@@ -81,7 +85,6 @@ impl<T> SlotPages<T> {
             budget.draw(size_of::<Page<T>>());
         }
         copy.len = self.len;
-        copy.pages_bytes = copy.pages.iter().map(Page::bytes).sum();
         budget.copy_values(&self.with_room, &mut copy.with_room)
     }
 

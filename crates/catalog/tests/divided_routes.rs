@@ -426,3 +426,28 @@ fn a_search_and_a_walk_end_when_all_bindings_have_gone_between_two_pieces() {
         assert!(script.catalog.binding_at(walk).is_none() && script.catalog.bindings_count() == 0);
     }
 }
+
+/// Whenever an exchange goes at which a search would look again for newer bindings, the search ends.
+#[test]
+fn a_search_ends_when_an_exchange_with_newer_bindings_goes() {
+    for delete_at in 1..60 {
+        let mut script = RoutingScript::new();
+        script.run("exchange a fanout; exchange x fanout; bind-exchange a '' x; queue stays; bind a '' stays");
+        (0..40).for_each(|number| _ = script.run(&format!("queue q{number}; bind x '' q{number}")));
+        let change = |script: &mut RoutingScript, piece: usize| {
+            assert!(piece < 1_000, "the search does not end if the exchange goes after piece {delete_at}");
+            if piece == 1 {
+                (40..300).for_each(|number| _ = script.run(&format!("queue q{number}; bind x '' q{number}")));
+            }
+            if piece == delete_at {
+                script.run("delete-exchange x");
+                while script.catalog.has_unfinished() {
+                    script.execute(&catalog::Definition::Finish).expect("the rest");
+                }
+            }
+        };
+        let search = Search { exchange: "a", key: "", properties: &[0, 0], work_max: 10 };
+        let (_, found) = search.in_pieces(&mut script, change);
+        assert!(found.contains(&"stays".to_owned()), "{delete_at}: {found:?}");
+    }
+}

@@ -51,8 +51,10 @@ impl Catalog {
             self.work += 1;
             let mut any = any;
             let mut next = None;
+            // Of an exchange that is gone nothing is left to look at.
+            let mark = round.mark.take();
             if let Some(exchange) = self.exchanges.get(id) {
-                let marked = round.mark.take().map(|mark| self.bindings.find_mark(mark));
+                let marked = mark.map(|mark| self.bindings.find_mark(mark));
                 // If that one is gone, its exchange has its turn anew.
                 search.newer.setbacks += u32::from(marked == Some(None));
                 next = marked.flatten().or(exchange.from.first());

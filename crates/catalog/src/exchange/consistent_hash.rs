@@ -45,6 +45,9 @@ struct HashPoint {
     binding: u32,
 }
 
+/// Seats of a weight that are filled to less than this part of their memory, one eighth, give some back.
+const SPARSE_DIVISOR: usize = 8;
+
 /// The newest binding to a destination.
 #[derive(Clone)]
 struct NewestBinding {
@@ -243,7 +246,13 @@ impl HashRing {
         points.swap_remove(at as usize);
         if let Some(moved) = points.get(at as usize) {
             bindings.set_node(moved.binding, at);
-        } else if points.is_empty() {
+        }
+        let before = points.capacity();
+        if points.len() < before / SPARSE_DIVISOR {
+            points.shrink_to(2 * points.len());
+            self.rows_bytes -= (before - points.capacity()) * size_of::<HashPoint>();
+        }
+        if points.is_empty() {
             self.rows_bytes -= points.capacity() * size_of::<HashPoint>() + ROW_BYTES;
             self.rows.remove(&weight);
         }
