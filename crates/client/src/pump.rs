@@ -100,7 +100,7 @@ impl Client {
             self.inbound.fail(&fault, &mut self.outbound, &self.pool);
             if fault.scope != FaultScope::Link {
                 // Telling the server is a courtesy; what counts is the fault itself.
-                self.send_last_words();
+                self.send_close_reason();
             }
             return Err(fault.into());
         }
@@ -271,8 +271,8 @@ impl Client {
         }
     }
 
-    /// Sends what the link takes now, of a connection that is over.
-    fn send_last_words(&mut self) {
+    /// Sends what the link takes now of the reason for the close, and of what is before it.
+    fn send_close_reason(&mut self) {
         while !self.outbound.is_empty()
             && let Ok(SendOutcome::Drained) = self.link.send(self.outbound.gather_mut(&self.pool))
         {}
@@ -339,7 +339,7 @@ impl Client {
     pub(crate) fn check_closed(&mut self) -> Result<()> {
         let Some((code, text)) = self.state.closed.take() else { return Ok(()) };
         // The session has written close-ok; whether it still arrives is the server's affair.
-        self.send_last_words();
+        self.send_close_reason();
         Err(ClientError::ConnectionClosed { code, text })
     }
 
