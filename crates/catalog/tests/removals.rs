@@ -296,3 +296,38 @@ fn a_walk_comes_to_each_binding_that_stays() {
     finish(&mut script);
     assert!(script.catalog.walk_on().is_none());
 }
+
+/// A virtual host goes after everything in it, also where that has begun to go before.
+#[test]
+fn a_vhost_goes_after_what_was_being_removed_in_it() {
+    let begun: [(&str, &[&str]); 4] = [
+        ("exchange x direct; queue q", &["delete-queue q"]),
+        ("exchange x direct; queue q", &["delete-exchange x"]),
+        ("exchange x direct; queue q", &["delete-queue q", "delete-exchange x"]),
+        ("exchange x fanout; queue q", &["delete-exchange x", "delete-queue q"]),
+    ];
+    for (declared, deleted) in begun {
+        let mut script = RoutingScript::new();
+        script.run(declared);
+        bound(&mut script, "x", "q", 3 * BINDINGS);
+        // Another virtual host keeps what it has.
+        let other = script.execute(&Definition::CreateVhost { name: "other".into() }).expect("a vhost");
+        let catalog::DefinitionOutcome::Vhost { id: other, .. } = other.outcome else { panic!("{other:?}") };
+        let first = std::mem::replace(&mut script.vhost, other);
+        script.run("exchange y direct; queue r; bind y k r");
+        script.vhost = first;
+        for words in deleted {
+            assert!(executed(&mut script, words).unfinished, "{words}");
+        }
+        let _removed = script.execute(&Definition::DeleteVhost { name: "/".into() }).expect("there is one");
+        assert!(script.catalog.vhost_by_name("/").is_none() && script.catalog.has_unfinished());
+        let again = script.execute(&Definition::CreateVhost { name: "/".into() }).expect("another one");
+        let catalog::DefinitionOutcome::Vhost { id: again, created: true } = again.outcome else { panic!("{again:?}") };
+        finish(&mut script);
+        assert_eq!(script.catalog.bindings_count(), 1, "{deleted:?}");
+        script.vhost = again;
+        assert_eq!(script.run("queue q; bind amq.direct k q; route amq.direct k"), "q");
+        script.vhost = other;
+        assert_eq!(script.run("route y k"), "r");
+    }
+}

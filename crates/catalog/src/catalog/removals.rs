@@ -158,12 +158,31 @@ impl Catalog {
                         return REMOVAL_STEPS;
                     }
                 } else {
-                    self.removals.pop();
-                    self.vhosts.remove(id);
+                    return self.finish_vhost_removal(id);
                 }
                 1
             }
         }
+    }
+
+    /// A vhost in which nothing is left goes. If something is left whose removal was begun before, its own is put below that.
+    fn finish_vhost_removal(&mut self, id: VhostId) -> u64 {
+        let Some(last) = self.removals.len().checked_sub(1) else { unreachable!("it is the last removal") };
+        let is_in_it = |removal: &Removal| match *removal {
+            Removal::Queue(index) => self.queues.table.at(index).definition.vhost == id,
+            Removal::Exchange(index) => self.exchanges.0.at(index).definition.vhost == id,
+            // Its exclusive queues in this vhost are gone.
+            Removal::Session(_) => false,
+            Removal::Vhost { .. } => false,
+        };
+        let Some(first) = self.removals[..last].iter().position(is_in_it) else {
+            self.removals.pop();
+            self.vhosts.remove(id);
+            return 1 + last as u64;
+        };
+        self.removals[first..].rotate_right(1);
+        self.removals_without_routes = self.removals_without_routes.min(first);
+        1 + last as u64
     }
 
     fn remove_binding_of_leaving(&mut self, binding: u32, executed: &mut ExecutedDefinition) -> u64 {
