@@ -11,6 +11,8 @@ use federation::{BindingPropagation, LinkSession, RouteDirection, RouteId, Route
 /// One route's watch.
 pub(crate) struct BindingWatch {
     id: WatchId,
+    /// The virtual host of its exchange: one of the same name that comes later is another.
+    pub vhost: VhostId,
 }
 
 impl BindingWatch {
@@ -35,7 +37,7 @@ impl BindingWatch {
         }
         refresh_stamps(session, route, spec, vhost, cx);
         resync(session, route, spec, vhost, cx);
-        BindingWatch { id }
+        BindingWatch { id, vhost }
     }
 
     /// Applies changes of bindings to the route. Returns whether any concerns it.

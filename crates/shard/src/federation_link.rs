@@ -367,7 +367,8 @@ impl FederationLink {
 
     /// Whether a route that begins now starts to watch the bindings of its exchange.
     pub fn starts_watch(&self, route: RouteId, slot: ConnectionSlot, cx: &LinkContext<'_>) -> bool {
-        let is_watching = self.routes.get(route).is_some_and(|route| route.watch.is_some());
+        let watched = self.routes.get(route).and_then(|route| route.watch.as_ref()).map(|watch| watch.vhost);
+        let is_watching = watched.is_some() && watched == cx.vhost(&self.spec);
         let Some(spec) = self.session.routes.spec(route).filter(|_| self.session.peer().is_some()) else {
             return false;
         };
@@ -400,6 +401,9 @@ impl FederationLink {
         if self.starts_watch(route, slot, cx)
             && let Some(vhost) = cx.vhost(&self.spec)
         {
+            if let Some(of_another) = self.routes.entry(route).watch.take() {
+                of_another.stop(cx);
+            }
             let watch = BindingWatch::start(&mut self.session, route, &spec, vhost, cx);
             self.routes.entry(route).watch = Some(watch);
         }

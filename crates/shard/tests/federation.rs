@@ -4,6 +4,7 @@
 mod brokers;
 
 use brokers::{PATIENCE, TestBroker, bound, eventually, publish, pull};
+use catalog::{Definition, Name, Permission};
 use client::{Client, Publish, QueueOptions};
 use federation::{AckMode, FederationCommand, LinkKey, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec};
 use std::time::Duration;
@@ -73,6 +74,38 @@ fn source_has(root: &TestBroker, key: &'static str) -> bool {
         catalog.bindings_from(exchange).any(|binding| binding.routing_key == key.as_bytes())
     };
     root.server.admin().with_catalog(look).expect("it runs")
+}
+
+/// A route goes on with a virtual host of the same name that comes after its own.
+#[test]
+fn a_dynamic_route_follows_the_bindings_of_a_virtual_host_that_is_made_again() {
+    let (root, leaf) = (TestBroker::start("root", 1), TestBroker::start("leaf", 1));
+    let (mut early, _) = bound(&leaf, "amq.topic", "early");
+    leaf.route(&root, pull("amq.topic", RouteKind::Dynamic));
+    wants(&leaf, 1);
+    publish(&root, "amq.topic", &["early"], 10);
+    assert_eq!(bodies(&mut early, 10), expected("early", 10));
+    let name = || Name::from("/");
+    let permission = Permission::all();
+    for definition in [
+        Definition::DeleteVhost { name: name() },
+        Definition::CreateVhost { name: name() },
+        Definition::SetPermission { user: Name::from("guest"), vhost: name(), permission },
+    ] {
+        leaf.server.admin().define(vec![definition]).expect("it is taken");
+    }
+    let (mut late, _) = bound(&leaf, "amq.topic", "late");
+    let asked_for = |catalog: &catalog::Catalog| {
+        let vhost = catalog.vhost_by_name("/").expect("it is there");
+        let exchange = catalog.exchange(vhost, b"amq.topic").expect("it is there");
+        catalog.bindings_from(exchange).any(|binding| binding.routing_key == b"late")
+    };
+    let is_asked_for = || root.server.admin().with_catalog(asked_for).expect("it runs");
+    eventually("the source is asked for it", is_asked_for, || format!("{:#?}", leaf.links()));
+    publish(&root, "amq.topic", &["early", "late"], 10);
+    assert_eq!(bodies(&mut late, 10), expected("late", 10));
+    drop((early, late));
+    [leaf, root].into_iter().for_each(TestBroker::stop);
 }
 
 #[test]
