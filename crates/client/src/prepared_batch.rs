@@ -119,8 +119,7 @@ impl Client {
             immediate: false,
         };
         out.publish(&self.pool, channel.number, &head, to.properties.as_bytes(), BodyOut::Copy(body));
-        let bytes: Vec<u8> = out.gather().parts().flatten().copied().collect();
-        out.clear();
+        let bytes = out.take_bytes(&self.pool);
         // What stands behind the first frame of the body: the same bytes in further frames.
         let behind = (body.len() - first.len()).div_ceil(out.payload_bytes_max()) * FRAME_OVERHEAD_BYTES + body.len()
             - first.len();

@@ -83,7 +83,7 @@ fn main() {
         for _ in 0..MESSAGES {
             source.publish(&pool, ChannelNumber(1), &head, properties, BodyOut::Copy(&body));
         }
-        let input: Vec<u8> = source.gather().parts().flatten().copied().collect();
+        let input = source.take_bytes(&pool);
         assert!(input.len() > MESSAGES * (bytes + 2 * FRAME_OVERHEAD_BYTES));
         let next = best(|| {
             let mut input = black_box(&input[..]);

@@ -237,6 +237,17 @@ impl Outbound {
         &mut self.gather
     }
 
+    /// Takes everything that is to be sent, copied together: for whoever has no link.
+    pub fn take_bytes(&mut self, pool: &Pool) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.bytes());
+        while !self.is_empty() {
+            let next = self.gather_mut(pool);
+            next.parts().for_each(|part| bytes.extend_from_slice(part));
+            next.clear();
+        }
+        bytes
+    }
+
     /// Drops what is to be sent.
     pub fn clear(&mut self) {
         self.gather.clear();

@@ -171,8 +171,7 @@ fn connect(
         if setup.step == SetupStep::Running {
             return true;
         }
-        let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
-        out.clear();
+        let sent = out.take_bytes(&pool);
         let (mut rest, mut answer) = (&sent[..], None);
         while let Some((header, behind)) = rest.split_at_checked(7) {
             let bytes = u32::from_be_bytes(header[3..].try_into().expect("four bytes")) as usize;

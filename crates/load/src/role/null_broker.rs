@@ -176,10 +176,7 @@ impl NullConnection {
             }
         }
         self.start += bytes - input.len();
-        for part in self.outbound.gather().parts() {
-            self.stream.write_all(part)?;
-        }
-        self.outbound.clear();
+        self.stream.write_all(&self.outbound.take_bytes(&self.pool))?;
         Ok(())
     }
 }

@@ -232,7 +232,7 @@ fn delivered(bytes: usize, count: usize, properties: &[u8], run: Option<usize>) 
         head.delivery_tag.0 += bodies.len() as u64;
         left = left.and_then(|left| left.skip(bodies.len()));
     }
-    out.gather().parts().flatten().copied().collect()
+    out.take_bytes(&pool)
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl EncodedDeliveries {
             routing_key: &heads.routing_key,
         };
         out.deliver(pool, channel, &head, &[0, 0], BodyOut::Copy(&body));
-        let one: Vec<u8> = out.gather().parts().flatten().copied().collect();
+        let one = out.take_bytes(pool);
         // Method frame, header frame and the header of the first body frame precede the body.
         let after = |at: usize| at + FRAME_OVERHEAD_BYTES + one.get(at..).map_or(0, payload_bytes);
         let body_at = after(after(0));
@@ -123,7 +123,7 @@ mod tests {
             };
             out.deliver(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&body));
         }
-        out.gather().parts().flatten().copied().collect()
+        out.take_bytes(pool)
     }
 
     #[test]

@@ -184,7 +184,7 @@ mod tests {
             immediate: false,
         };
         out.publish(&pool, ChannelNumber(3), &head, &[0, 0], BodyOut::Copy(&[]));
-        out.gather().parts().flatten().copied().collect()
+        out.take_bytes(&pool)
     }
 
     #[test]
