@@ -72,6 +72,13 @@ fn the_second_stays() {
         local.publish(own, &Publish::to("", QUEUE), &body(number, MIB)).expect("published");
     }
     local.flush().expect("sent");
+    // Who shall be lost is there before it may go.
+    let passive = client::QueueOptions { passive: true, ..client::QueueOptions::default() };
+    let deadline = now() + PATIENCE;
+    while local.declare_queue(own, QUEUE, &passive).expect("the queue").consumers == 0 {
+        assert!(now() < deadline, "the other machine consumes nothing");
+        std::thread::yield_now();
+    }
     // Both routes to a remote broker, with all sizes.
     let direct = format!("amqp+rdma://{there}");
     drop(reach(&direct));
