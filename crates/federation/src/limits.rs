@@ -40,9 +40,9 @@ pub(crate) const PATH_BROKERS_MAX: usize = 255;
 /// Paths by which one binding is requested of a source: the best one, and others around the brokers on it.
 pub(crate) const PATHS_PASSED_MAX: usize = 4;
 /// Paths of an interest among which a route chooses, beside this broker's own. Further ones wait until half of these have gone. To
-/// compare as many of the greatest length takes some 2 ms.
+/// compare as many of the greatest length takes some 2 ms, by estimate.
 pub(crate) const ORIGINS_MAX: usize = 256;
-/// Brokers of paths that are compared, and interests that are looked at, in a round of requests: some 2 ms.
+/// Brokers of paths that are compared, and interests that are looked at, in a round of requests: some 2 ms, by estimate.
 pub(crate) const CHOICE_WORK_MAX: u64 = 65_536;
 /// Stamps in the duplicate window of a broker. They take 34 bytes each, 2.2 MiB in all; at 100,000 messages a second over forced
 /// routes, one path may lag two thirds of a second behind the other.

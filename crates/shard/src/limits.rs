@@ -17,8 +17,8 @@ pub(crate) const DEFINITION_BYTES_COPIED_PER_TICK: usize = 512 * 1024;
 pub(crate) const FLUSHES_PER_BATCH: usize = 256;
 /// Outputs of earlier batches that are flushed with a tick.
 pub(crate) const BACKLOG_FLUSHES_PER_TICK: usize = 512;
-/// Bytes that links take for a batch, or from the backlog for a tick, before the others wait for the next tick: a socket takes 1 to 2 GiB
-/// in a second, with TLS half of that.
+/// Bytes that links take for a batch, or from the backlog for a tick, before the others wait for the next tick: some
+/// milliseconds, with TLS twice as many, by estimate.
 pub(crate) const FLUSH_BYTES_MAX: usize = 4 << 20;
 /// While outputs wait in the backlog, one with more joins them, so that those with much take turns; one with less is sent at once.
 pub(crate) const FLUSHED_AT_ONCE_BYTES: usize = 64 * 1024;

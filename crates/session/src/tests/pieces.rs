@@ -9,6 +9,11 @@ use crate::{BodyOut, DeliverHead, SessionLimits};
 use wire::frame::FRAME_OVERHEAD_BYTES;
 use wire::{ChannelNumber, DeliveryTag};
 
+fn head(delivery_tag: u64) -> DeliverHead<'static> {
+    let delivery_tag = DeliveryTag(delivery_tag);
+    DeliverHead { consumer_tag: b"tag", delivery_tag, redelivered: false, exchange: b"x", routing_key: b"k" }
+}
+
 /// Everything that follows a large body arrives behind it, another one too, and nothing is left.
 #[test]
 fn a_large_body_is_written_in_pieces_and_in_its_order() {
@@ -23,13 +28,7 @@ fn a_large_body_is_written_in_pieces_and_in_its_order() {
         let (out, pool) = (&mut pair.server.out, &pair.server.pool);
         for (number, body) in bodies.iter().enumerate() {
             let shared = pool.copy(body);
-            let head = DeliverHead {
-                consumer_tag: b"tag",
-                delivery_tag: DeliveryTag(number as u64),
-                redelivered: false,
-                exchange: b"x",
-                routing_key: b"k",
-            };
+            let head = head(number as u64);
             let before = out.bytes();
             out.deliver(pool, channel, &head, &[0, 0], BodyOut::Share(&shared));
             let frames = body.len().div_ceil(out.payload_bytes_max());
@@ -63,13 +62,7 @@ fn a_large_body_is_written_in_pieces_and_in_its_order() {
 fn nothing_is_left_of_a_body_whose_rest_is_dropped() {
     let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     let (out, pool) = (&mut pair.server.out, &pair.server.pool);
-    let head = DeliverHead {
-        consumer_tag: b"tag",
-        delivery_tag: DeliveryTag(1),
-        redelivered: false,
-        exchange: b"x",
-        routing_key: b"k",
-    };
+    let head = head(1);
     out.deliver(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(&pool.copy(&pattern(3 * PIECE_BYTES))));
     out.clear();
     assert!(out.is_empty() && out.bytes() == 0 && pool.used_bytes() == 0);
@@ -90,13 +83,7 @@ fn very_many_bodies_are_sent_in_pieces() {
         let count = 8 * PIECE_BYTES / body_bytes;
         let shared = pool.copy(&body);
         for number in 0..count {
-            let head = DeliverHead {
-                consumer_tag: b"tag",
-                delivery_tag: DeliveryTag(number as u64),
-                redelivered: false,
-                exchange: b"x",
-                routing_key: b"k",
-            };
+            let head = head(number as u64);
             let body = if body_bytes < 4_096 { BodyOut::Copy(&body) } else { BodyOut::Share(&shared) };
             out.deliver(pool, channel, &head, &[0, 0], body);
         }
