@@ -25,7 +25,8 @@ def connected():
     while True:
         try:
             return pika.BlockingConnection(pika.URLParameters(os.environ["AMQP_URL"]))
-        except (exceptions.AMQPConnectionError, OSError):
+        # A connection that is lost as soon as it is made is pika's ValueError.
+        except (exceptions.AMQPConnectionError, OSError, ValueError):
             time.sleep(0.02)  # between two tries, until the broker is back
 
 
