@@ -230,7 +230,7 @@ impl Commands<'_> {
         let control = &mut self.requests.control;
         let catalog = &control.definitions.catalog;
         let dispatcher = &mut control.data.dispatcher;
-        let dead_letters = dispatcher.queues.housekeeping.dead_letters.pushed();
+        let next_dead_letter = dispatcher.queues.housekeeping.dead_letters.next_number();
         if multiple {
             let channel = dispatcher.channels.open_channel(key)?;
             let through = channel.ledger.range(tag).ok_or_else(|| unknown_tag(tag))?;
@@ -243,11 +243,10 @@ impl Commands<'_> {
             dispatcher.settle(key, tag, outcome, catalog, fx)?;
         }
         control.wake_channel(key, fx);
-        if control.data.has_backlog
-            && control.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters
+        if let Some(numbers) = control.data.dead_letters_since(next_dead_letter)
             && let Some(channel) = control.data.dispatcher.channels.get(key)
         {
-            control.sessions.defer(channel.slot, DeferredWork::AwaitBacklog);
+            control.sessions.defer(channel.slot, DeferredWork::AwaitDeadLetters(numbers));
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::sessions::Sessions;
 use crate::shard_answers::RemoteResult;
 use catalog::{Catalog, QueueId, ShardId};
 use queues::{AppendResult, Content, Ledger, Message, PageSummary, Purges, SettlementOutcome, UnsettledDelivery};
+use std::ops::Range;
 use wire::BodyRun;
 
 /// Messages, and what waits for them.
@@ -22,6 +23,8 @@ pub(crate) struct DataPlane {
     pub purges: Purges,
     /// Queues to dispatch or dead letters are left for other turns.
     pub has_backlog: bool,
+    /// The last turn with a backlog began with it: the next one begins with what connections have deferred.
+    pub backlog_had_turn: bool,
     /// Messages published since the start.
     pub published: u64,
     pub body_sizes: BodySizeStats,
@@ -36,6 +39,7 @@ impl DataPlane {
             confirms: PublisherConfirms::new(identity.shards),
             purges: Purges::default(),
             has_backlog: false,
+            backlog_had_turn: false,
             published: 0,
             body_sizes: BodySizeStats::default(),
         }
@@ -75,6 +79,17 @@ impl DataPlane {
     #[cold]
     fn note_backlog(&mut self) {
         self.has_backlog = self.dispatcher.queues.has_due_work();
+        self.dispatcher.queues.housekeeping.dead_letters.end_turn();
+    }
+
+    /// The numbers of the dead letters that were caused since this one was next, unless they are routed: whoever has caused them
+    /// waits for these.
+    #[inline]
+    pub fn dead_letters_since(&self, begin: u64) -> Option<Range<u64>> {
+        let dead_letters = &self.dispatcher.queues.housekeeping.dead_letters;
+        let numbers = begin..dead_letters.next_number();
+        let is_left = self.has_backlog && !numbers.is_empty() && !dead_letters.are_routed(&numbers);
+        is_left.then_some(numbers)
     }
 
     /// A channel may accept more deliveries.

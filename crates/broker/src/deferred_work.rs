@@ -11,6 +11,7 @@ use catalog::{KeyedRoute, QueueId, QueueRoute, SessionId};
 use queues::{ConsumerRotation, Message, Queue, Requester, SettlementOutcome, WaitingGet};
 use slotmap::SlotMap;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use wire::DeliveryTag;
 
@@ -35,8 +36,8 @@ pub(crate) enum DeferredWork {
     Commit(Box<DeferredCommit>),
     /// The rest of a transaction that is rolled back.
     RollBack(Box<Rollback>),
-    /// Dead letters and deliveries that the connection has caused, with those of others.
-    AwaitBacklog,
+    /// Dead letters that the connection has caused: those with these numbers.
+    AwaitDeadLetters(Range<u64>),
     /// A channel that is closed: its consumers leave, its deliveries are settled.
     CloseChannel { channel: ChannelKey, outcome: SettlementOutcome },
     /// A `basic.get` behind messages that have expired.
@@ -148,6 +149,13 @@ impl DeferredLists {
         self.push(key, work);
     }
 
+    /// Leaves work that is no connection's, or the rest of what is being done, behind dead letters that it has caused.
+    pub fn leave_behind(&mut self, dead_letters: Range<u64>, work: DeferredWork) {
+        let key = self.running.unwrap_or_else(|| self.open(None));
+        self.push(key, DeferredWork::AwaitDeadLetters(dead_letters));
+        self.push(key, work);
+    }
+
     /// Leaves what waited for the first message of a queue.
     pub fn leave_gets(&mut self, queue: QueueId, gets: VecDeque<WaitingGet>) {
         for WaitingGet { requester, no_ack } in gets {
@@ -180,6 +188,11 @@ impl DeferredLists {
         let (key, list) = self.table.iter_mut().find(|(_, list)| list.link == Some(link))?;
         (list.slot, list.link) = (Some(slot), None);
         Some(key)
+    }
+
+    /// How many turns there are at most until each connection has had one.
+    pub fn turns(&self) -> usize {
+        self.turns.len()
     }
 
     /// The connection whose turn it is.
@@ -233,8 +246,8 @@ mod tests {
             assert!(lists.is_empty() && lists.turns.len() <= 1, "{} turns", lists.turns.len());
         }
         let [first, second] = [lists.open(None), lists.open(None)];
-        lists.push(first, DeferredWork::AwaitBacklog);
-        lists.push(second, DeferredWork::AwaitBacklog);
+        lists.push(first, DeferredWork::AwaitDeadLetters(0..0));
+        lists.push(second, DeferredWork::AwaitDeadLetters(0..0));
         assert_eq!([lists.next_turn(), lists.next_turn(), lists.next_turn()], [Some(first), Some(second), None]);
     }
 }

@@ -66,7 +66,7 @@ impl Publishing<'_> {
             bcc: &[],
             arrived_us: dispatcher.now_us,
         };
-        let dead_letters = dispatcher.queues.housekeeping.dead_letters.pushed();
+        let next_dead_letter = dispatcher.queues.housekeeping.dead_letters.next_number();
         let identity = dispatcher.identity;
         let (delivered, sent_to) = match &*route.queues {
             [only] if !identity.is_home(only.home) => {
@@ -110,8 +110,8 @@ impl Publishing<'_> {
         if let Some(cache) = &mut channel.route_cache {
             cache.count(&route, messages);
         }
-        if self.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
-            self.route_dead_letters_of(slot, fx);
+        if self.data.dispatcher.queues.housekeeping.dead_letters.next_number() != next_dead_letter {
+            self.route_dead_letters_of(slot, next_dead_letter, fx);
             // A publisher that is throttled from now on learns that with its next publish.
             let _read_control = self.after_publish(slot, false, &route, fx);
         }

@@ -151,22 +151,23 @@ impl Publishing<'_> {
                 return Ok(self.after_deferral(slot, first, fx));
             }
         };
-        let dead_letters = self.data.dispatcher.queues.housekeeping.dead_letters.pushed();
+        let next_dead_letter = self.data.dispatcher.queues.housekeeping.dead_letters.next_number();
         let origin = PublishOrigin { slot, number, channel: key };
         self.forward(origin, &route, &content, publish.mandatory, awaited, fx);
-        if self.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
-            self.route_dead_letters_of(slot, fx);
+        if self.data.dispatcher.queues.housekeeping.dead_letters.next_number() != next_dead_letter {
+            self.route_dead_letters_of(slot, next_dead_letter, fx);
         }
         Ok(self.after_publish(slot, first, &route, fx))
     }
 
-    /// Routes the dead letters that publishes of a connection have caused. If their consumers are slow, `slow_queue` says so.
-    pub fn route_dead_letters_of<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+    /// Routes the dead letters that publishes of a connection have caused, the first of which has this number. If their consumers
+    /// are slow, `slow_queue` says so.
+    pub fn route_dead_letters_of<E: Effects>(&mut self, slot: ConnectionSlot, begin: u64, fx: &mut E) {
         self.data.dispatcher.flow.slow_dead_letter_queue = None;
         self.data.dispatch_due(self.sessions, self.catalog, fx);
         // They go before its next publish, so that they are no more than a turn can cause.
-        if self.data.has_backlog {
-            self.sessions.defer(slot, DeferredWork::AwaitBacklog);
+        if let Some(numbers) = self.data.dead_letters_since(begin) {
+            self.sessions.defer(slot, DeferredWork::AwaitDeadLetters(numbers));
         }
         // A publisher of nothing but dead letters is throttled by the consumers of those.
         let flow = &mut self.data.dispatcher.flow;

@@ -50,7 +50,7 @@ impl Requests<'_> {
             return Ok(ReadControl::Pause);
         }
         // A new consumer is sent consume-ok before its first delivery: the queue is dispatched after the reply.
-        let dead_letters = self.control.data.dispatcher.queues.housekeeping.dead_letters.pushed();
+        let next_dead_letter = self.control.data.dispatcher.queues.housekeeping.dead_letters.next_number();
         let response = self.respond(requester, queue, queue_request, fx);
         if matches!(response, QueueResponse::Deferred) {
             self.control.sessions.await_response(slot, command);
@@ -59,10 +59,9 @@ impl Requests<'_> {
         }
         let control = self.follow(slot, command, response, fx)?;
         self.control.dispatch_due(fx);
-        let data = &self.control.data;
-        if data.has_backlog && data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
+        if let Some(numbers) = self.control.data.dead_letters_since(next_dead_letter) {
             // Its dead letters go before its next command, so that they are no more than a turn can cause.
-            self.control.sessions.defer(slot, DeferredWork::AwaitBacklog);
+            self.control.sessions.defer(slot, DeferredWork::AwaitDeadLetters(numbers));
             return Ok(ReadControl::Pause);
         }
         Ok(control)
@@ -128,6 +127,7 @@ impl Requests<'_> {
             }
             QueueRequest::Deletable { .. } => QueueResponse::Counts { messages, consumers },
             QueueRequest::Get { no_ack } => {
+                let begin = dispatcher.queues.housekeeping.dead_letters.next_number();
                 match dispatcher.queues.get(id, no_ack, dispatcher.now_us, &mut dispatcher.work, fx) {
                     GetResult::Empty => QueueResponse::Empty,
                     GetResult::OnPage => {
@@ -135,7 +135,9 @@ impl Requests<'_> {
                         QueueResponse::Deferred
                     }
                     GetResult::Unfinished => {
-                        self.control.sessions.deferred.leave(DeferredWork::Get { requester, queue: id, no_ack });
+                        let dead_letters = begin..dispatcher.queues.housekeeping.dead_letters.next_number();
+                        let get = DeferredWork::Get { requester, queue: id, no_ack };
+                        self.control.sessions.deferred.leave_behind(dead_letters, get);
                         QueueResponse::Deferred
                     }
                     GetResult::Message(QueueEntry { position, message, redelivered }, left) => QueueResponse::Message {

@@ -21,12 +21,32 @@ pub(crate) struct WorkRunner<'a> {
 }
 
 impl WorkRunner<'_> {
-    /// One turn: first the queues and dead letters that commands have left, then each connection's work.
+    /// One turn: the queues and dead letters that commands have left, and each connection's work. What is left of the former may
+    /// use up any turn, so that the latter goes before it in every second one.
     pub fn run<E: Effects>(&mut self, fx: &mut E) {
-        self.control.data.has_backlog = false;
         self.control.data.dispatcher.wake_settled(self.control.sessions, fx);
+        if self.control.data.has_backlog {
+            if std::mem::replace(&mut self.control.data.backlog_had_turn, false) {
+                // Some may wait for the backlog: each is looked at once.
+                let turns = self.control.sessions.deferred.turns();
+                self.run_lists(turns, fx);
+                if self.control.data.dispatcher.work.is_spent() {
+                    return;
+                }
+            }
+            self.control.data.backlog_had_turn = true;
+            self.control.data.has_backlog = false;
+        }
         self.control.dispatch_due(fx);
-        while !self.control.data.dispatcher.work.is_spent() {
+        self.run_lists(usize::MAX, fx);
+    }
+
+    /// Does the work of so many connections, or of the same ones again, as far as the budget of the turn allows.
+    fn run_lists<E: Effects>(&mut self, turns: usize, fx: &mut E) {
+        for _ in 0..turns {
+            if self.control.data.dispatcher.work.is_spent() {
+                return;
+            }
             let Some(key) = self.control.sessions.deferred.next_turn() else { return };
             self.run_list(key, fx);
             self.control.dispatch_due(fx);
@@ -80,6 +100,10 @@ impl WorkRunner<'_> {
         }
     }
 
+    fn next_dead_letter(&self) -> u64 {
+        self.control.data.dispatcher.queues.housekeeping.dead_letters.next_number()
+    }
+
     fn requests(&mut self) -> Requests<'_> {
         let ControlPlane { identity, sessions, definitions, data } = &mut self.control;
         Requests { control: ControlPlane { identity: *identity, sessions, definitions, data } }
@@ -91,13 +115,21 @@ impl WorkRunner<'_> {
         while !self.control.data.dispatcher.work.is_spent()
             && let Some(work) = rest.pop_front()
         {
-            if let Some(unfinished) = self.run_one(work, fx) {
-                self.control.sessions.deferred.push(key, unfinished);
+            let begin = self.next_dead_letter();
+            let unfinished = self.run_one(work, fx);
+            let is_finished = unfinished.is_none();
+            // What it has deferred in turn comes before the rest, which may be long.
+            for nested in self.control.sessions.deferred.take(key).into_iter().chain(unfinished).rev() {
+                rest.push_front(nested);
+            }
+            // Its dead letters come before that, so that they are no more than a turn can cause.
+            let end = self.next_dead_letter();
+            if begin < end {
+                rest.push_front(DeferredWork::AwaitDeadLetters(begin..end));
                 break;
             }
-            // What it has deferred in turn comes before the rest, which may be long.
-            for nested in self.control.sessions.deferred.take(key).into_iter().rev() {
-                rest.push_front(nested);
+            if !is_finished {
+                break;
             }
         }
         self.control.sessions.deferred.restore(key, rest);
@@ -148,7 +180,12 @@ impl WorkRunner<'_> {
             DeferredWork::Commit(commit) => {
                 Commits { publishing: self.control.publishing() }.run(commit, fx).map(DeferredWork::Commit)
             }
-            DeferredWork::AwaitBacklog => self.control.data.has_backlog.then_some(DeferredWork::AwaitBacklog),
+            DeferredWork::AwaitDeadLetters(numbers) => {
+                let Dispatcher { queues, work, .. } = &mut self.control.data.dispatcher;
+                work.draw(1);
+                let are_routed = queues.housekeeping.dead_letters.are_routed(&numbers);
+                (!are_routed).then_some(DeferredWork::AwaitDeadLetters(numbers))
+            }
             DeferredWork::CloseChannel { channel, outcome } => {
                 self.take_apart(channel, outcome, fx).then_some(DeferredWork::CloseChannel { channel, outcome })
             }

@@ -19,6 +19,14 @@ pub(crate) const EXPIRED_PER_CHECK: usize = 256;
 /// Dead letters of one shard that wait to be routed. Clients that cause them wait before there are so many; what other shards
 /// cause beyond is dropped and counted, as dead letters without confirms may be.
 pub(crate) const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
+/// Dead letters that one dead letter may cause, directly and by those that it causes, before the letters behind it have turns
+/// beside these: then what the latter cause may overtake what the former does.
+pub(crate) const DEAD_LETTERS_CAUSED_IN_PLACE_MAX: usize = 1_024;
+/// Dead letters whose consequences have turns beside those of others: those of more are done where they are.
+pub(crate) const DETACHED_LETTERS_MAX: usize = 64;
+/// Dead letters that one dead letter may cause in all, on its shard: more are dropped and counted.
+/// Queues that keep nothing and send to each other make a message into as many as they have orders, 15 queues into 10^12.
+pub(crate) const DEAD_LETTERS_CAUSED_MAX: usize = 1 << 17;
 /// Units of work to find that a queue has too few messages for a page: all that stay before it are looked at.
 pub(crate) const FRUITLESS_PAGE_WORK: usize = 256;
 /// Units of work of a dead letter beside those of its queues and its properties.

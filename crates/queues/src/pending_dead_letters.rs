@@ -1,30 +1,54 @@
 //! Dead letters that nobody has routed yet, in their order, grouped by target and reason.
 //!
 //! What a dead letter causes in turn is routed before the letters behind it. So one message that dies again and again in many
-//! queues takes as many entries here as these queues have, times the deaths of one copy, and not one for each of its copies.
+//! queues takes as many entries here as these queues have, times the deaths of one copy, and not one for each of its copies. How many
+//! it may become in all has a limit, and once they are many they have turns like the letters behind it.
 
 use crate::dead_letter_list::{DeadLetterGroup, DeadLetterList};
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_history::DeadLetterTarget;
 use crate::held_dead_letters::{HeldDeadLetters, ReleasedLetters};
 use crate::ids::StoredPosition;
-use crate::limits::DEAD_LETTERS_PENDING_MAX;
+use crate::limits::{
+    DEAD_LETTERS_CAUSED_IN_PLACE_MAX, DEAD_LETTERS_CAUSED_MAX, DEAD_LETTERS_PENDING_MAX, DETACHED_LETTERS_MAX,
+};
 use crate::message::Message;
 use crate::queue_stats::DeathStats;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// What one letter has caused, of which there was so much that others have turns beside it.
+struct DetachedLetters {
+    /// As those of `PendingDeadLetters`.
+    nested: Vec<DeadLetterList>,
+    messages: usize,
+    origin: u64,
+    caused: usize,
+}
 
 /// The dead letters of a shard.
 pub struct PendingDeadLetters {
     /// Those that commands and timers have caused.
     first: DeadLetterList,
+    /// How many were ever added to these: the number of the next one.
+    arrived: u64,
     /// Those that dead letters have caused, each list by a letter of the one before it. The last is routed first.
     nested: Vec<DeadLetterList>,
+    /// The number of the letter of `first` that has caused these.
+    origin: u64,
+    /// What others have caused, and that turns alternate between these and `first`.
+    detached: VecDeque<DetachedLetters>,
+    detached_is_next: bool,
     /// A list whose capacity serves again.
     spare: Option<DeadLetterList>,
     /// A letter is being routed: what is added is caused by it.
     routing: bool,
     /// It has caused others.
     has_caused: bool,
+    /// How many the last of `first` that was taken has caused, directly and by those that it caused. What waited for memory counts
+    /// anew.
+    caused: usize,
     /// A letter is between two of its queues, and is to be finished before others: whether it has caused others.
     suspended: Option<bool>,
     /// The next letter is one that was [put back](Self::put_back): nothing may come before it.
@@ -37,8 +61,7 @@ pub struct PendingDeadLetters {
     /// Those that waited for memory and are routed now, a list of `nested`.
     released: Option<ReleasedLetters>,
     is_holding: bool,
-    pushed: u64,
-    /// The same by reason.
+    /// How many were ever added, by reason.
     pub by_reason: DeathStats,
     /// Letters dropped because there were too many.
     dropped: u64,
@@ -50,10 +73,15 @@ impl Default for PendingDeadLetters {
     fn default() -> Self {
         PendingDeadLetters {
             first: DeadLetterList::default(),
+            arrived: 0,
             nested: Vec::new(),
+            origin: 0,
+            detached: VecDeque::new(),
+            detached_is_next: false,
             spare: None,
             routing: false,
             has_caused: false,
+            caused: 0,
             suspended: None,
             is_put_back: false,
             messages: 0,
@@ -61,7 +89,6 @@ impl Default for PendingDeadLetters {
             held: None,
             released: None,
             is_holding: false,
-            pushed: 0,
             by_reason: DeathStats::default(),
             dropped: 0,
             routed: None,
@@ -79,15 +106,19 @@ impl PendingDeadLetters {
         message: Message,
         source: Option<StoredPosition>,
     ) -> bool {
-        self.pushed += 1;
         self.by_reason.add(reason, 1);
-        if self.messages >= self.messages_max {
+        if self.messages >= self.messages_max || self.routing && self.caused >= DEAD_LETTERS_CAUSED_MAX {
             self.dropped += 1;
             return false;
         }
         self.messages += 1;
-        if self.routing && !std::mem::replace(&mut self.has_caused, true) {
-            self.nested.push(self.spare.take().unwrap_or_default());
+        if self.routing {
+            self.caused += 1;
+            if !std::mem::replace(&mut self.has_caused, true) {
+                self.nested.push(self.spare.take().unwrap_or_default());
+            }
+        } else {
+            self.arrived += 1;
         }
         let list = match self.nested.last_mut() {
             Some(list) if self.routing => list,
@@ -107,10 +138,42 @@ impl PendingDeadLetters {
         self.messages_max.saturating_sub(self.messages)
     }
 
-    /// How many were ever added: who compares it knows whether a command has caused any.
+    /// The number of the next letter that a command or a timer causes: who compares it knows whether a command has caused any.
     #[inline]
-    pub fn pushed(&self) -> u64 {
-        self.pushed
+    pub fn next_number(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Whether the letters with these numbers are routed, or wait for memory, with all that they have caused.
+    pub fn are_routed(&self, numbers: &Range<u64>) -> bool {
+        let detached = self.detached.iter().map(|detached| detached.messages).sum::<usize>();
+        let is_at_hand = self.suspended.is_some() || self.messages > self.first.len() + detached;
+        numbers.end <= self.arrived - self.first.len() as u64
+            && !(is_at_hand && numbers.contains(&self.origin))
+            && !self.detached.iter().any(|detached| numbers.contains(&detached.origin))
+    }
+
+    /// The budget of a turn is spent: others have their turns beside a letter that has caused very many.
+    pub fn end_turn(&mut self) {
+        self.detached_is_next = !self.detached_is_next;
+        let must_go_on = self.suspended.is_some() || self.is_put_back || self.released.is_some();
+        if must_go_on || self.caused < DEAD_LETTERS_CAUSED_IN_PLACE_MAX || self.detached.len() >= DETACHED_LETTERS_MAX {
+            return;
+        }
+        let nested = std::mem::take(&mut self.nested);
+        let messages = nested.iter().map(DeadLetterList::len).sum();
+        if messages > 0 {
+            let (origin, caused) = (self.origin, self.caused);
+            self.detached.push_back(DetachedLetters { nested, messages, origin, caused });
+        }
+    }
+
+    /// Goes on with what a letter has caused beside others.
+    #[cold]
+    fn attach(&mut self) {
+        if let Some(DetachedLetters { nested, origin, caused, .. }) = self.detached.pop_front() {
+            (self.nested, self.origin, self.caused) = (nested, origin, caused);
+        }
     }
 
     /// How many were dropped because there were too many.
@@ -125,12 +188,19 @@ impl PendingDeadLetters {
         if self.held.is_some() && !self.is_holding && !self.is_put_back {
             self.release_held();
         }
-        while let Some(list) = self.nested.last_mut() {
-            if let Some(group) = list.groups.pop_front() {
-                return Some(group);
+        loop {
+            while let Some(list) = self.nested.last_mut() {
+                if let Some(group) = list.groups.pop_front() {
+                    return Some(group);
+                }
+                self.spare = self.nested.pop();
+                self.released.take_if(|released| released.at == self.nested.len());
             }
-            self.spare = self.nested.pop();
-            self.released.take_if(|released| released.at == self.nested.len());
+            let is_first = self.is_put_back || !self.detached_is_next && !self.first.groups.is_empty();
+            if is_first || self.detached.is_empty() {
+                break;
+            }
+            self.attach();
         }
         let next = self.first.groups.pop_front();
         if next.is_none() {
@@ -189,6 +259,12 @@ impl PendingDeadLetters {
     #[inline]
     pub fn next(&mut self, is_stored: bool) -> Option<(Message, Option<StoredPosition>)> {
         (self.routing, self.is_put_back) = (true, false);
+        let depth = self.nested.len();
+        if depth == 0 {
+            (self.origin, self.caused) = (self.arrived - self.first.len() as u64, 0);
+        } else if self.released.as_ref().is_some_and(|released| released.at + 1 == depth) {
+            self.caused = 0;
+        }
         let next = self.nested.last_mut().unwrap_or(&mut self.first).pop(is_stored);
         self.messages -= usize::from(next.is_some());
         next
@@ -423,5 +499,88 @@ mod tests {
         pending.set_holding(false);
         assert_eq!(route(&mut pending), [2, 3, 1]);
         assert_eq!((pending.len(), pending.room()), (0, DEAD_LETTERS_PENDING_MAX));
+    }
+
+    fn target() -> Arc<DeadLetterTarget> {
+        let exchange = b"d".as_slice().into();
+        Arc::new(DeadLetterTarget { vhost: VhostId(0), queue: "q".into(), exchange, routing_key: None })
+    }
+
+    /// A letter with a number, and whether it causes others.
+    fn letter(pool: &Pool, number: u64) -> Message {
+        Content { body: BodyRef::Small(&number.to_be_bytes()), ..Content::EMPTY }.keep(pool)
+    }
+
+    fn number(message: &Message) -> u64 {
+        match message.content().body {
+            BodyRef::Small(body) => u64::from_be_bytes(body.try_into().expect("eight bytes")),
+            BodyRef::Large(_) => unreachable!("bodies here are small"),
+        }
+    }
+
+    /// Routes so many letters, each of which causes as many others with its number as `causes` says. Returns their numbers.
+    fn route(pending: &mut PendingDeadLetters, pool: &Pool, most: usize, causes: impl Fn(u64) -> usize) -> Vec<u64> {
+        let (target, mut routed) = (target(), Vec::new());
+        while routed.len() < most
+            && let Some(mut group) = pending.next_group()
+        {
+            while group.messages > 0 && routed.len() < most && !pending.has_caused() {
+                let (message, _) = pending.next(false).expect("as many as the group has");
+                group.messages -= 1;
+                let number = number(&message);
+                routed.push(number);
+                (0..causes(number)).for_each(|_| {
+                    pending.push(&target, DeadLetterReason::Expired, letter(pool, number), None);
+                });
+            }
+            pending.finish_group(group);
+        }
+        routed
+    }
+
+    #[test]
+    fn what_a_letter_causes_comes_to_an_end() {
+        let (pool, target) = (Pool::new(PoolOptions::default()), target());
+        let mut pending = PendingDeadLetters::default();
+        for number in [1, 2] {
+            assert!(pending.push(&target, DeadLetterReason::Expired, letter(&pool, number), None));
+        }
+        // Each letter with the number 1 causes two.
+        let routed = route(&mut pending, &pool, usize::MAX, |number| if number == 1 { 2 } else { 0 });
+        assert_eq!((routed.len(), routed.last()), (DEAD_LETTERS_CAUSED_MAX + 2, Some(&2)));
+        assert_eq!(pending.dropped(), DEAD_LETTERS_CAUSED_MAX as u64 + 2, "two of each, but those that were routed");
+        assert!(pending.is_empty() && pending.are_routed(&(0..2)));
+    }
+
+    #[test]
+    fn who_waits_behind_a_letter_that_causes_very_many_has_turns_beside_them() {
+        let (pool, target) = (Pool::new(PoolOptions::default()), target());
+        let mut pending = PendingDeadLetters::default();
+        for number in [1, 2, 3] {
+            pending.push(&target, DeadLetterReason::Expired, letter(&pool, number), None);
+        }
+        let causes = |number| if number == 1 { 2 } else { 0 };
+        // Turns that end before it has caused many leave the others behind it.
+        for _ in 0..10 {
+            assert_eq!(route(&mut pending, &pool, 20, causes), [1; 20]);
+            pending.end_turn();
+        }
+        assert!(!pending.are_routed(&(0..1)) && !pending.are_routed(&(1..2)));
+        assert_eq!(route(&mut pending, &pool, DEAD_LETTERS_CAUSED_IN_PLACE_MAX, causes).last(), Some(&1));
+        pending.end_turn();
+        // Every second turn is theirs.
+        let mut turns: Vec<_> = (0..6)
+            .map(|_| {
+                let first = route(&mut pending, &pool, 1, causes);
+                pending.end_turn();
+                first[0]
+            })
+            .collect();
+        assert_eq!(turns.iter().filter(|&&number| number == 2).count(), 1, "{turns:?}");
+        assert!(pending.are_routed(&(1..3)) && !pending.are_routed(&(0..1)) && !pending.are_routed(&(0..3)));
+        turns.retain(|&number| number != 1);
+        assert_eq!(turns, [2, 3]);
+        route(&mut pending, &pool, usize::MAX, causes);
+        assert!(pending.is_empty() && pending.are_routed(&(0..3)));
     }
 }

@@ -126,6 +126,8 @@ fn a_broker_with_letters_without_end_stops_when_it_is_told() {
     let mut broker = LimitedBroker::start("letters without end", 500);
     let mut attacker = connect(&broker);
     letters_of_letters(&mut attacker, QUEUES, "x-message-ttl");
+    // One message causes no more than the limit; these go on for minutes.
+    (0..1_000).for_each(|_| attacker.send(&publish("letters", "", plain())).expect("sent"));
     // Its answer comes behind the letters.
     attacker.send(&qos()).expect("sent");
     exchange_often("letters without end", &broker, size(50, 500));
