@@ -27,7 +27,7 @@ pub struct BrokerCounters {
     pub delivered: u64,
     /// Messages that no queue took.
     pub unroutable: u64,
-    /// Dead letters that had died of themselves in so many queues that their history was full, or of which too many waited.
+    /// Dead letters that had died of themselves in so many queues that their history was full, or of which too many waited or came of one.
     pub dead_letters_dropped: u64,
     /// Queues that were closed because messages of them could not be read.
     pub queues_closed: u64,

@@ -2,6 +2,7 @@
 //!
 //! Each piece draws on the budget of a turn.
 
+use crate::broker_options::BrokerCounters;
 use crate::channel::ChannelMode;
 use crate::channels::Channels;
 use crate::consumer::ConsumerState;
@@ -59,6 +60,11 @@ impl Observer<'_> {
             unacknowledged: channels.unsettled() as u64,
             held_dead_letters: housekeeping.dead_letters.held_len() as u64,
         }
+    }
+
+    /// Dead letters that became too many, or had no place for their history, since the start.
+    pub fn dropped_dead_letters(&self) -> u64 {
+        BrokerCounters::of(self.data).dead_letters_dropped
     }
 
     /// A reader has come that knows nothing: from now on changes are noted.

@@ -24,6 +24,8 @@ pub struct ShardCounts {
     pub waiting_bytes: u64,
     /// Dead letters that wait for memory.
     pub held_dead_letters: u64,
+    /// Dead letters that became too many.
+    pub dropped_dead_letters: u64,
     pub connections: u64,
     /// Connections that have left for the shard of the queue that they use, and those that could not.
     pub connections_moved: u64,

@@ -16,7 +16,7 @@ pub const GROUP: &str = "harrier_metrics";
 type ShardValue = fn(&ShardCounts) -> f64;
 type LinkValue = fn(&LiveFederationLink) -> f64;
 
-const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 13] = [
+const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 14] = [
     ("harrier_shard_busy_seconds_total", Counter, "Time in which the thread of a shard worked", |of| {
         seconds(of.busy_ns)
     }),
@@ -44,6 +44,12 @@ const SHARD_FAMILIES: [(&str, MetricKind, &str, ShardValue); 13] = [
     ("harrier_shard_dead_letters_held", Gauge, "Dead letters for several queues that wait for memory", |of| {
         of.held_dead_letters as f64
     }),
+    (
+        "harrier_shard_dead_letters_dropped_total",
+        Counter,
+        "Dead letters that became too many, or whose history became too long",
+        |of| of.dropped_dead_letters as f64,
+    ),
     ("harrier_shard_connections", Gauge, "Connections that a shard serves", |of| of.connections as f64),
     (
         "harrier_shard_connections_moved_total",

@@ -230,6 +230,7 @@ fn with_runtime() -> CatalogSource {
         rounds: times(),
         mail_messages: 7,
         held_dead_letters: 8,
+        dropped_dead_letters: 9,
         ..ShardCounts::default()
     };
     let log = |shard, log| LogCounts {
@@ -280,6 +281,7 @@ fn what_this_broker_alone_tells_has_names_of_its_own() {
         ("shard_busy_seconds_total", &[("shard", "0")][..], 0.25),
         ("shard_mail_messages_total", &[("shard", "1")], 7.0),
         ("shard_dead_letters_held", &[("shard", "1")], 8.0),
+        ("shard_dead_letters_dropped_total", &[("shard", "1")], 9.0),
         ("shard_round_duration_seconds_bucket", &[("shard", "1"), ("le", "0.000016")], 3.0),
         ("shard_round_duration_seconds_bucket", &[("shard", "1"), ("le", "+Inf")], 6.0),
         ("shard_round_duration_seconds_sum", &[("shard", "1")], 1.5),

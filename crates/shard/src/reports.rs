@@ -161,6 +161,7 @@ fn totals(sessions: &mut Sessions) -> ShardTotals {
         waiting_bytes: held.waiting_bytes,
         unacknowledged: held.unacknowledged,
         held_dead_letters: held.held_dead_letters,
+        dropped_dead_letters: observer.dropped_dead_letters(),
         used_bytes,
         logins: sessions.logins,
         moves: sessions.moves.stats,

@@ -21,6 +21,8 @@ pub struct ShardTotals {
     pub unacknowledged: u64,
     /// Dead letters that wait for memory.
     pub held_dead_letters: u64,
+    /// Dead letters that became too many, or had no place for their history, since the start.
+    pub dropped_dead_letters: u64,
     /// Bytes that the shard uses of message memory.
     pub used_bytes: u64,
     /// Of its clients.

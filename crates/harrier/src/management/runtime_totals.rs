@@ -52,6 +52,7 @@ fn shard_counts(of: &ShardTotals) -> ShardCounts {
         message_bytes: of.used_bytes,
         waiting_bytes: of.waiting_bytes,
         held_dead_letters: of.held_dead_letters,
+        dropped_dead_letters: of.dropped_dead_letters,
         connections: of.connections,
         connections_moved: of.moves.moved,
         moves_given_up: of.moves.given_up,
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn shards_stay_apart_and_what_they_have_together_is_added_up() {
         let mut one = ShardTotals { used_bytes: 5, waiting_bytes: 3, connections: 2, ..ShardTotals::default() };
-        one.held_dead_letters = 6;
+        (one.held_dead_letters, one.dropped_dead_letters) = (6, 9);
         one.stats.delivery_latency.record(100);
         one.mail = MailStats { messages: 7, batches: 2, waiting_bytes: 1 };
         one.moves = MoveStats { moved: 5, given_up: 4 };
@@ -92,7 +93,7 @@ mod tests {
         let counts = runtime_counts([&one, &other].into_iter(), &shared, 1_000);
         assert_eq!((counts.shards.len(), counts.shards[1].busy_ns, counts.shards[0].mail_messages), (2, 11, 7));
         assert_eq!((counts.delivery_latency.sum_us, counts.delivery_latency.classes.iter().sum::<u64>()), (200, 2));
-        assert_eq!(counts.shards[0].held_dead_letters, 6);
+        assert_eq!((counts.shards[0].held_dead_letters, counts.shards[0].dropped_dead_letters), (6, 9));
         assert_eq!((counts.shards[0].connections_moved, counts.shards[1].moves_given_up), (5, 4));
         let rdma = counts.rdma.as_ref().expect("there is a port");
         let completions = rdma.totals.iter().find(|total| total.name == "completions").map(|total| total.value);
