@@ -129,6 +129,8 @@ impl Pager<'_> {
                 housekeeping.paging.put_back_turn();
                 return;
             }
+            // Nobody may want the page any more: then its messages expire there.
+            housekeeping.rearm(queue);
         }
     }
 }

@@ -85,6 +85,11 @@ impl Paging {
         self.at_bytes = if is_written { self.threshold } else { waiting_bytes.saturating_add(PAGING_RETRY_BYTES) };
     }
 
+    /// The store may take messages over again.
+    pub fn retry(&mut self) {
+        self.set_threshold(self.threshold);
+    }
+
     /// The number of a queue that is not durable, for its pages.
     pub fn new_uid(&mut self) -> Option<QueueUid> {
         let uid = QueueUid::new(self.next_uid);

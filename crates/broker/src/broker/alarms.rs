@@ -25,6 +25,10 @@ impl Broker {
 
     /// The store's disk is nearly full, or has space again: publishers are blocked, or continue.
     pub fn set_disk_alarm<E: Effects>(&mut self, on: bool, fx: &mut E) {
+        if !on {
+            // What the store refused meanwhile has raised the bytes beyond which it is asked.
+            self.data.dispatcher.queues.housekeeping.paging.retry();
+        }
         self.sessions.set_disk_alarm(on);
         self.send_notices(fx);
     }

@@ -116,6 +116,21 @@ fn what_the_store_refuses_stays_and_is_offered_again_when_much_more_waits() {
 }
 
 #[test]
+fn what_the_store_refused_is_offered_again_when_its_disk_has_space() {
+    let (mut world, client) = world_with(20, &Table::new());
+    world.shards[0].1.pages.is_on = false;
+    publish(&mut world, client, 0..1_000, &persistent());
+    for is_low in [true, false] {
+        let (broker, effects) = &mut world.shards[0];
+        broker.set_disk_alarm(is_low, effects);
+    }
+    world.shards[0].1.pages.is_on = true;
+    // As many as are far from what makes it try again by itself.
+    publish(&mut world, client, 1_000..1_010, &persistent());
+    assert!(census(&world, "pages") > 0, "{} bytes in memory", memory_bytes(&world));
+}
+
+#[test]
 fn a_queue_whose_messages_are_paged_out_blocks_no_publisher() {
     let mut world = BrokerWorld::new(1, 20 * MESSAGE_BYTES);
     world.switch_paging_on(1_000 * MESSAGE_BYTES);

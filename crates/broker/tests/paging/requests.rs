@@ -182,6 +182,35 @@ fn queues_ask_in_turn_when_much_is_asked_for() {
 }
 
 #[test]
+fn what_nobody_wants_any_more_when_its_queue_may_ask_for_it_expires() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    world.switch_paging_on(1);
+    let client = world.connect(0, 1);
+    let names: Vec<String> = (0..20).map(|queue| format!("q{queue}")).collect();
+    for name in &names {
+        crate::declare(&mut world, client, name);
+        world.publish(client, "", name, &"x".repeat(1 << 20));
+    }
+    let second = Table::new().with("x-message-ttl", wire::Value::I32(1_000)).expect("short");
+    declare_durable(&mut world, client, "expires", &second);
+    world.publish(client, "", "expires", &"y".repeat(1 << 20));
+    world.advance(500);
+    world.publish(client, "", "expires", &"z".repeat(1 << 20));
+    names.iter().for_each(|name| consume(&mut world, client, name, name, true));
+    consume(&mut world, client, "expires", "c", true);
+    world.sent(client);
+    // Its first message expires while it waits for its turn to ask. Nobody wants the second one any more when that comes.
+    world.advance(600);
+    world.command(client, basic::Cancel { consumer_tag: short("c"), no_wait: true });
+    world.answer_pages(0);
+    assert_eq!(world.sent(client).split(" | ").count(), names.len());
+    assert_eq!(count(&mut world, client, "expires"), "declare-ok expires 1/0");
+    world.advance(500);
+    world.answer_pages(0);
+    assert_eq!(count(&mut world, client, "expires"), "declare-ok expires 0/0");
+}
+
+#[test]
 fn consumers_get_what_is_behind_a_page_that_is_dropped_before_its_queue_may_ask_for_it() {
     let mut world = BrokerWorld::new(1, LIMIT);
     world.switch_paging_on(1);
