@@ -182,7 +182,9 @@ impl Dispatcher {
             return;
         }
         let housekeeping = &mut self.queues.housekeeping;
-        if queue.expiring && self.flow.holds_expired(queue, self.now_us) {
+        if queue.expiring
+            && (self.flow.holds_expired(queue, self.now_us) || housekeeping.keeps_expired(queue, self.now_us))
+        {
             return housekeeping.postpone(queue, self.now_us + DEAD_LETTER_THROTTLE_US);
         }
         let (mut checks, mut more, mut interrupted) = (0, false, false);

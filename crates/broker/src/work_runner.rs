@@ -26,7 +26,8 @@ impl WorkRunner<'_> {
     pub fn run<E: Effects>(&mut self, fx: &mut E) {
         self.control.data.dispatcher.wake_settled(self.control.sessions, fx);
         if self.control.data.has_backlog {
-            if std::mem::replace(&mut self.control.data.backlog_had_turn, false) {
+            let deferred_is_first = std::mem::take(&mut self.control.data.backlog_had_turn);
+            if deferred_is_first {
                 // Some may wait for the backlog: each is looked at once.
                 let turns = self.control.sessions.deferred.turns();
                 self.run_lists(turns, fx);
@@ -34,7 +35,7 @@ impl WorkRunner<'_> {
                     return;
                 }
             }
-            self.control.data.backlog_had_turn = true;
+            self.control.data.backlog_had_turn = !deferred_is_first;
             self.control.data.has_backlog = false;
         }
         self.control.dispatch_due(fx);
@@ -182,7 +183,7 @@ impl WorkRunner<'_> {
             }
             DeferredWork::AwaitDeadLetters(numbers) => {
                 let Dispatcher { queues, work, .. } = &mut self.control.data.dispatcher;
-                work.draw(1);
+                work.draw(queues.housekeeping.dead_letters.waiting_work());
                 let are_routed = queues.housekeeping.dead_letters.are_routed(&numbers);
                 (!are_routed).then_some(DeferredWork::AwaitDeadLetters(numbers))
             }

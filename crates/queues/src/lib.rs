@@ -20,6 +20,7 @@ mod death_history;
 mod delayed_messages;
 pub mod delayed_record;
 mod delivery_count;
+mod detached_letters;
 mod expiration;
 mod features;
 mod held_dead_letters;

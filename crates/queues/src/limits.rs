@@ -19,14 +19,23 @@ pub(crate) const EXPIRED_PER_CHECK: usize = 256;
 /// Dead letters of one shard that wait to be routed. Clients that cause them wait before there are so many; what other shards
 /// cause beyond is dropped and counted, as dead letters without confirms may be.
 pub(crate) const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
-/// Dead letters that one dead letter may cause, directly and by those that it causes, before the letters behind it have turns
-/// beside these: then what the latter cause may overtake what the former does.
-pub(crate) const DEAD_LETTERS_CAUSED_IN_PLACE_MAX: usize = 1_024;
-/// Dead letters whose consequences have turns beside those of others: those of more are done where they are.
-pub(crate) const DETACHED_LETTERS_MAX: usize = 64;
-/// Dead letters that one dead letter may cause in all, on its shard: more are dropped and counted.
+/// Dead letters that one dead letter may cause, directly and by those that it causes, on its shard: more are dropped and counted.
 /// Queues that keep nothing and send to each other make a message into as many as they have orders, 15 queues into 10^12.
 pub(crate) const DEAD_LETTERS_CAUSED_MAX: usize = 1 << 17;
+/// The same while very many letters have caused many each.
+pub(crate) const DEAD_LETTERS_CAUSED_IN_CROWD_MAX: usize = 64;
+/// Turns that end while what one letter has caused is routed. Then the letters behind it have turns beside that, and what they
+/// cause may overtake it.
+pub(crate) const DEAD_LETTER_TURNS_IN_PLACE_MAX: u32 = 2;
+/// Dead letters whose consequences have turns beside those of others: so many are very many, and more than the latter are not
+/// separated.
+pub(crate) const DETACHED_LETTERS_CROWD: usize = 1_024;
+pub(crate) const DETACHED_LETTERS_MAX: usize = 4_096;
+/// How many of these are looked at for a unit of work.
+pub(crate) const DETACHED_LETTERS_PER_WORK: usize = 64;
+/// Dead letters that wait for their turns, beyond which what expires stays in its queue. Queues that keep messages for a moment and
+/// send to each other would make millions here.
+pub(crate) const DEAD_LETTERS_EXPIRED_MAX: usize = 1 << 15;
 /// Units of work to find that a queue has too few messages for a page: all that stay before it are looked at.
 pub(crate) const FRUITLESS_PAGE_WORK: usize = 256;
 /// Units of work of a dead letter beside those of its queues and its properties.

@@ -7,25 +7,17 @@
 use crate::dead_letter_list::{DeadLetterGroup, DeadLetterList};
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_history::DeadLetterTarget;
+use crate::detached_letters::{DetachedLetters, LetterOrigin};
 use crate::held_dead_letters::{HeldDeadLetters, ReleasedLetters};
 use crate::ids::StoredPosition;
 use crate::limits::{
-    DEAD_LETTERS_CAUSED_IN_PLACE_MAX, DEAD_LETTERS_CAUSED_MAX, DEAD_LETTERS_PENDING_MAX, DETACHED_LETTERS_MAX,
+    DEAD_LETTER_TURNS_IN_PLACE_MAX, DEAD_LETTERS_CAUSED_IN_CROWD_MAX, DEAD_LETTERS_CAUSED_MAX,
+    DEAD_LETTERS_EXPIRED_MAX, DEAD_LETTERS_PENDING_MAX,
 };
 use crate::message::Message;
 use crate::queue_stats::DeathStats;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// What one letter has caused, of which there was so much that others have turns beside it.
-struct DetachedLetters {
-    /// As those of `PendingDeadLetters`.
-    nested: Vec<DeadLetterList>,
-    messages: usize,
-    origin: u64,
-    caused: usize,
-}
 
 /// The dead letters of a shard.
 pub struct PendingDeadLetters {
@@ -35,20 +27,19 @@ pub struct PendingDeadLetters {
     arrived: u64,
     /// Those that dead letters have caused, each list by a letter of the one before it. The last is routed first.
     nested: Vec<DeadLetterList>,
-    /// The number of the letter of `first` that has caused these.
-    origin: u64,
-    /// What others have caused, and that turns alternate between these and `first`.
-    detached: VecDeque<DetachedLetters>,
+    /// The letter of `first` that has caused these.
+    origin: LetterOrigin,
+    /// What others have caused, of which there was so much that turns alternate between these and `first`.
+    detached: DetachedLetters,
     detached_is_next: bool,
+    /// The budget of a turn was spent since a letter was taken.
+    turn_has_ended: bool,
     /// A list whose capacity serves again.
     spare: Option<DeadLetterList>,
     /// A letter is being routed: what is added is caused by it.
     routing: bool,
     /// It has caused others.
     has_caused: bool,
-    /// How many the last of `first` that was taken has caused, directly and by those that it caused. What waited for memory counts
-    /// anew.
-    caused: usize,
     /// A letter is between two of its queues, and is to be finished before others: whether it has caused others.
     suspended: Option<bool>,
     /// The next letter is one that was [put back](Self::put_back): nothing may come before it.
@@ -75,13 +66,13 @@ impl Default for PendingDeadLetters {
             first: DeadLetterList::default(),
             arrived: 0,
             nested: Vec::new(),
-            origin: 0,
-            detached: VecDeque::new(),
+            origin: LetterOrigin::default(),
+            detached: DetachedLetters::default(),
             detached_is_next: false,
+            turn_has_ended: false,
             spare: None,
             routing: false,
             has_caused: false,
-            caused: 0,
             suspended: None,
             is_put_back: false,
             messages: 0,
@@ -107,13 +98,13 @@ impl PendingDeadLetters {
         source: Option<StoredPosition>,
     ) -> bool {
         self.by_reason.add(reason, 1);
-        if self.messages >= self.messages_max || self.routing && self.caused >= DEAD_LETTERS_CAUSED_MAX {
+        if self.messages >= self.messages_max || self.routing && self.origin.caused >= self.caused_max() {
             self.dropped += 1;
             return false;
         }
         self.messages += 1;
         if self.routing {
-            self.caused += 1;
+            self.origin.caused += 1;
             if !std::mem::replace(&mut self.has_caused, true) {
                 self.nested.push(self.spare.take().unwrap_or_default());
             }
@@ -146,33 +137,46 @@ impl PendingDeadLetters {
 
     /// Whether the letters with these numbers are routed, or wait for memory, with all that they have caused.
     pub fn are_routed(&self, numbers: &Range<u64>) -> bool {
-        let detached = self.detached.iter().map(|detached| detached.messages).sum::<usize>();
-        let is_at_hand = self.suspended.is_some() || self.messages > self.first.len() + detached;
-        numbers.end <= self.arrived - self.first.len() as u64
-            && !(is_at_hand && numbers.contains(&self.origin))
-            && !self.detached.iter().any(|detached| numbers.contains(&detached.origin))
+        let is_at_hand = self.suspended.is_some() || self.messages > self.first.len() + self.detached.messages();
+        numbers.is_empty()
+            || numbers.end <= self.arrived - self.first.len() as u64
+                && !(is_at_hand && self.origin.is_one_of(numbers))
+                && !self.detached.has_one_of(numbers)
     }
 
-    /// The budget of a turn is spent: others have their turns beside a letter that has caused very many.
+    /// Units of work of [`are_routed`](Self::are_routed).
+    pub fn waiting_work(&self) -> usize {
+        1 + self.detached.search_work()
+    }
+
+    /// Whether what has expired is to stay in its queue for a moment: more letters would only wait here. Each may be many when it has
+    /// expired in the queues where it goes.
+    #[inline]
+    pub fn keeps_expired(&self) -> bool {
+        self.first.len() >= DEAD_LETTERS_EXPIRED_MAX
+    }
+
+    /// How many a letter may cause.
+    fn caused_max(&self) -> usize {
+        if self.detached.is_crowd() { DEAD_LETTERS_CAUSED_IN_CROWD_MAX } else { DEAD_LETTERS_CAUSED_MAX }
+    }
+
+    /// The budget of a turn is spent: others have their turns beside what a letter has caused.
     pub fn end_turn(&mut self) {
-        self.detached_is_next = !self.detached_is_next;
-        let must_go_on = self.suspended.is_some() || self.is_put_back || self.released.is_some();
-        if must_go_on || self.caused < DEAD_LETTERS_CAUSED_IN_PLACE_MAX || self.detached.len() >= DETACHED_LETTERS_MAX {
-            return;
-        }
-        let nested = std::mem::take(&mut self.nested);
-        let messages = nested.iter().map(DeadLetterList::len).sum();
-        if messages > 0 {
-            let (origin, caused) = (self.origin, self.caused);
-            self.detached.push_back(DetachedLetters { nested, messages, origin, caused });
-        }
+        self.turn_has_ended = true;
     }
 
-    /// Goes on with what a letter has caused beside others.
+    /// The first letter of a turn is about to be taken.
     #[cold]
-    fn attach(&mut self) {
-        if let Some(DetachedLetters { nested, origin, caused, .. }) = self.detached.pop_front() {
-            (self.nested, self.origin, self.caused) = (nested, origin, caused);
+    fn begin_turn(&mut self) {
+        self.turn_has_ended = false;
+        self.origin.turns += 1;
+        let makes_way = self.origin.is_detached || self.origin.turns >= DEAD_LETTER_TURNS_IN_PLACE_MAX;
+        self.detached_is_next = !makes_way;
+        if makes_way {
+            // Letters that waited for memory are in the place of the first.
+            let released = self.released.as_ref().map_or(0, |released| released.at + 1);
+            self.detached.add(&mut self.nested, released, &mut self.origin);
         }
     }
 
@@ -188,6 +192,9 @@ impl PendingDeadLetters {
         if self.held.is_some() && !self.is_holding && !self.is_put_back {
             self.release_held();
         }
+        if self.turn_has_ended && !self.is_put_back {
+            self.begin_turn();
+        }
         loop {
             while let Some(list) = self.nested.last_mut() {
                 if let Some(group) = list.groups.pop_front() {
@@ -197,10 +204,9 @@ impl PendingDeadLetters {
                 self.released.take_if(|released| released.at == self.nested.len());
             }
             let is_first = self.is_put_back || !self.detached_is_next && !self.first.groups.is_empty();
-            if is_first || self.detached.is_empty() {
+            if is_first || !self.detached.take(&mut self.nested, &mut self.origin) {
                 break;
             }
-            self.attach();
         }
         let next = self.first.groups.pop_front();
         if next.is_none() {
@@ -249,6 +255,8 @@ impl PendingDeadLetters {
         let Some(held) = self.held.take() else { return };
         self.messages += held.len();
         self.messages_max = DEAD_LETTERS_PENDING_MAX + held.len();
+        // What a letter has caused goes on behind them, and does not count as theirs.
+        self.detached.add(&mut self.nested, 0, &mut self.origin);
         let (released, list) = held.release(self.nested.len());
         self.released = Some(released);
         self.nested.push(list);
@@ -261,9 +269,9 @@ impl PendingDeadLetters {
         (self.routing, self.is_put_back) = (true, false);
         let depth = self.nested.len();
         if depth == 0 {
-            (self.origin, self.caused) = (self.arrived - self.first.len() as u64, 0);
+            self.origin = LetterOrigin::numbered(self.arrived - self.first.len() as u64);
         } else if self.released.as_ref().is_some_and(|released| released.at + 1 == depth) {
-            self.caused = 0;
+            self.origin = LetterOrigin::default();
         }
         let next = self.nested.last_mut().unwrap_or(&mut self.first).pop(is_stored);
         self.messages -= usize::from(next.is_some());
@@ -349,238 +357,4 @@ impl PendingDeadLetters {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::{BodyRef, Content};
-    use catalog::VhostId;
-    use slab::{Pool, PoolOptions};
-
-    #[test]
-    fn a_group_ends_where_target_or_reason_change() {
-        let pool = Pool::new(PoolOptions::default());
-        let target = |name: &str| {
-            let exchange = b"d".as_slice().into();
-            Arc::new(DeadLetterTarget { vhost: VhostId(0), queue: name.into(), exchange, routing_key: None })
-        };
-        let (a, b) = (target("a"), target("b"));
-        let mut pending = PendingDeadLetters::default();
-        use DeadLetterReason::{Expired, Rejected};
-        for (at, (target, reason)) in
-            [(&a, Expired), (&a, Expired), (&a, Rejected), (&b, Rejected), (&a, Expired)].into_iter().enumerate()
-        {
-            let body = BodyRef::Small(&[at as u8]);
-            let content = Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body, ..Content::EMPTY };
-            assert!(pending.push(target, reason, content.keep(&pool), None));
-        }
-        assert_eq!(pending.len(), 5);
-        let mut groups = Vec::new();
-        while let Some(mut group) = pending.next_group() {
-            let bodies: Vec<u8> = (0..std::mem::take(&mut group.messages))
-                .map(|_| match pending.next(false).expect("as many as the group has").0.content().body {
-                    BodyRef::Small(body) => body[0],
-                    BodyRef::Large(_) => unreachable!("bodies here are small"),
-                })
-                .collect();
-            groups.push((group.target.queue.to_string(), group.reason, bodies));
-            pending.finish_group(group);
-        }
-        let expect =
-            [("a", Expired, vec![0, 1]), ("a", Rejected, vec![2]), ("b", Rejected, vec![3]), ("a", Expired, vec![4])];
-        assert_eq!(groups, expect.map(|(queue, reason, bodies)| (queue.to_owned(), reason, bodies)));
-        assert!(pending.is_empty() && pending.next(false).is_none());
-    }
-
-    #[test]
-    fn what_a_letter_causes_goes_before_the_letters_behind_it() {
-        let pool = Pool::new(PoolOptions::default());
-        let exchange = b"d".as_slice().into();
-        let target = Arc::new(DeadLetterTarget { vhost: VhostId(0), queue: "q".into(), exchange, routing_key: None });
-        let letter = |body: &[u8]| Content { body: BodyRef::Small(body), ..Content::EMPTY }.keep(&pool);
-        let mut pending = PendingDeadLetters::default();
-        let (mut order, mut most) = (Vec::new(), 0);
-        [b"1", b"2"].iter().for_each(|body| {
-            pending.push(&target, DeadLetterReason::Expired, letter(*body), None);
-        });
-        // Each letter of one or two digits causes three with one more.
-        while let Some(mut group) = pending.next_group() {
-            while group.messages > 0
-                && let Some((message, None)) = pending.next(false)
-            {
-                group.messages -= 1;
-                let BodyRef::Small(body) = message.content().body else { unreachable!("bodies here are small") };
-                order.push(String::from_utf8_lossy(body).into_owned());
-                for digit in b"abc".iter().filter(|_| body.len() < 3) {
-                    pending.push(&target, DeadLetterReason::Expired, letter(&[body, &[*digit]].concat()), None);
-                }
-                if pending.has_caused() {
-                    break;
-                }
-            }
-            most = most.max(pending.len());
-            pending.finish_group(group);
-        }
-        let mut sorted = order.clone();
-        sorted.sort();
-        assert_eq!((order.len(), &order), (2 * (1 + 3 + 9), &sorted), "as if each were routed as it was caused");
-        assert!(most <= 1 + 3 * 2 && pending.is_empty(), "{most} letters at once");
-    }
-
-    #[test]
-    fn letters_that_are_held_are_no_work_and_come_before_those_that_follow_them() {
-        let pool = Pool::new(PoolOptions::default());
-        let target = |name: &str| {
-            let exchange = b"d".as_slice().into();
-            Arc::new(DeadLetterTarget { vhost: VhostId(0), queue: name.into(), exchange, routing_key: None })
-        };
-        let (held, other) = (target("held"), target("other"));
-        let mut pending = PendingDeadLetters::default();
-        let push = |pending: &mut PendingDeadLetters, target: &Arc<DeadLetterTarget>, body: u8| {
-            let letter = Content { body: BodyRef::Small(&[body]), ..Content::EMPTY }.keep(&pool);
-            pending.push(target, DeadLetterReason::Rejected, letter, None);
-        };
-        // Routes all that are pending but the letters of the target `held`, as far as they must wait. Returns their bodies.
-        let route = |pending: &mut PendingDeadLetters| {
-            let mut routed = Vec::new();
-            while let Some(mut group) = pending.next_group() {
-                while group.messages > 0
-                    && let Some((message, source)) = pending.next(group.is_stored)
-                {
-                    group.messages -= 1;
-                    let BodyRef::Small(body) = message.content().body else { unreachable!("bodies here are small") };
-                    let body = body[0];
-                    if pending.is_held(&group) || pending.is_holding() && Arc::ptr_eq(&group.target, &held) {
-                        pending.hold(&mut group, message, source);
-                    } else {
-                        routed.push(body);
-                    }
-                }
-                pending.finish_group(group);
-            }
-            routed
-        };
-        pending.set_holding(true);
-        [(&held, 1), (&other, 2), (&held, 3), (&held, 4)].iter().for_each(|(target, body)| {
-            push(&mut pending, target, *body);
-        });
-        assert_eq!(route(&mut pending), [2]);
-        assert_eq!((pending.is_empty(), pending.len(), pending.held_len()), (true, 3, 3));
-        push(&mut pending, &held, 5);
-        assert!(!pending.is_empty(), "one that nobody has looked at");
-        assert_eq!((route(&mut pending), pending.held_len()), (vec![], 4));
-        push(&mut pending, &other, 6);
-        push(&mut pending, &held, 7);
-        pending.set_holding(false);
-        assert!(!pending.is_empty());
-        assert_eq!(pending.room(), DEAD_LETTERS_PENDING_MAX - 2);
-        // Memory is short again when one of them has gone on.
-        let mut group = pending.next_group().expect("those that were held");
-        group.messages -= usize::from(pending.next(group.is_stored).is_some());
-        pending.finish_group(group);
-        pending.set_holding(true);
-        assert_eq!(route(&mut pending), [6]);
-        assert_eq!((pending.is_empty(), pending.held_len()), (true, 4), "three that were held, and one behind them");
-        pending.set_holding(false);
-        let first = pending.next_group().expect("those that were held");
-        assert_eq!((first.messages, pending.room()), (4, DEAD_LETTERS_PENDING_MAX), "no less room than before");
-        pending.finish_group(first);
-        assert_eq!(route(&mut pending), [3, 4, 5, 7]);
-        // One whose queues are still searched for goes first, whatever is released meanwhile.
-        pending.set_holding(true);
-        [(&held, 1), (&other, 2), (&other, 3)].iter().for_each(|(target, body)| push(&mut pending, target, *body));
-        let mut group = pending.next_group().expect("the first");
-        let (message, source) = pending.next(group.is_stored).expect("a letter");
-        group.messages -= 1;
-        pending.hold(&mut group, message, source);
-        pending.finish_group(group);
-        let group = pending.next_group().expect("the others");
-        let (message, source) = pending.next(group.is_stored).expect("a letter");
-        pending.put_back(message, source);
-        pending.finish_group(group);
-        pending.set_holding(false);
-        assert_eq!(route(&mut pending), [2, 3, 1]);
-        assert_eq!((pending.len(), pending.room()), (0, DEAD_LETTERS_PENDING_MAX));
-    }
-
-    fn target() -> Arc<DeadLetterTarget> {
-        let exchange = b"d".as_slice().into();
-        Arc::new(DeadLetterTarget { vhost: VhostId(0), queue: "q".into(), exchange, routing_key: None })
-    }
-
-    /// A letter with a number, and whether it causes others.
-    fn letter(pool: &Pool, number: u64) -> Message {
-        Content { body: BodyRef::Small(&number.to_be_bytes()), ..Content::EMPTY }.keep(pool)
-    }
-
-    fn number(message: &Message) -> u64 {
-        match message.content().body {
-            BodyRef::Small(body) => u64::from_be_bytes(body.try_into().expect("eight bytes")),
-            BodyRef::Large(_) => unreachable!("bodies here are small"),
-        }
-    }
-
-    /// Routes so many letters, each of which causes as many others with its number as `causes` says. Returns their numbers.
-    fn route(pending: &mut PendingDeadLetters, pool: &Pool, most: usize, causes: impl Fn(u64) -> usize) -> Vec<u64> {
-        let (target, mut routed) = (target(), Vec::new());
-        while routed.len() < most
-            && let Some(mut group) = pending.next_group()
-        {
-            while group.messages > 0 && routed.len() < most && !pending.has_caused() {
-                let (message, _) = pending.next(false).expect("as many as the group has");
-                group.messages -= 1;
-                let number = number(&message);
-                routed.push(number);
-                (0..causes(number)).for_each(|_| {
-                    pending.push(&target, DeadLetterReason::Expired, letter(pool, number), None);
-                });
-            }
-            pending.finish_group(group);
-        }
-        routed
-    }
-
-    #[test]
-    fn what_a_letter_causes_comes_to_an_end() {
-        let (pool, target) = (Pool::new(PoolOptions::default()), target());
-        let mut pending = PendingDeadLetters::default();
-        for number in [1, 2] {
-            assert!(pending.push(&target, DeadLetterReason::Expired, letter(&pool, number), None));
-        }
-        // Each letter with the number 1 causes two.
-        let routed = route(&mut pending, &pool, usize::MAX, |number| if number == 1 { 2 } else { 0 });
-        assert_eq!((routed.len(), routed.last()), (DEAD_LETTERS_CAUSED_MAX + 2, Some(&2)));
-        assert_eq!(pending.dropped(), DEAD_LETTERS_CAUSED_MAX as u64 + 2, "two of each, but those that were routed");
-        assert!(pending.is_empty() && pending.are_routed(&(0..2)));
-    }
-
-    #[test]
-    fn who_waits_behind_a_letter_that_causes_very_many_has_turns_beside_them() {
-        let (pool, target) = (Pool::new(PoolOptions::default()), target());
-        let mut pending = PendingDeadLetters::default();
-        for number in [1, 2, 3] {
-            pending.push(&target, DeadLetterReason::Expired, letter(&pool, number), None);
-        }
-        let causes = |number| if number == 1 { 2 } else { 0 };
-        // Turns that end before it has caused many leave the others behind it.
-        for _ in 0..10 {
-            assert_eq!(route(&mut pending, &pool, 20, causes), [1; 20]);
-            pending.end_turn();
-        }
-        assert!(!pending.are_routed(&(0..1)) && !pending.are_routed(&(1..2)));
-        assert_eq!(route(&mut pending, &pool, DEAD_LETTERS_CAUSED_IN_PLACE_MAX, causes).last(), Some(&1));
-        pending.end_turn();
-        // Every second turn is theirs.
-        let mut turns: Vec<_> = (0..6)
-            .map(|_| {
-                let first = route(&mut pending, &pool, 1, causes);
-                pending.end_turn();
-                first[0]
-            })
-            .collect();
-        assert_eq!(turns.iter().filter(|&&number| number == 2).count(), 1, "{turns:?}");
-        assert!(pending.are_routed(&(1..3)) && !pending.are_routed(&(0..1)) && !pending.are_routed(&(0..3)));
-        turns.retain(|&number| number != 1);
-        assert_eq!(turns, [2, 3]);
-        route(&mut pending, &pool, usize::MAX, causes);
-        assert!(pending.is_empty() && pending.are_routed(&(0..3)));
-    }
-}
+mod tests;

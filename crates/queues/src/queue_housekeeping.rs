@@ -157,7 +157,14 @@ impl QueueHousekeeping {
         }
     }
 
-    /// Has a queue keep what has expired until a later time, as its dead letters wait for the outputs of their consumers.
+    /// Whether what has expired in a queue is to stay for a moment: very many dead letters wait for their turns.
+    #[inline]
+    pub fn keeps_expired(&self, queue: &Queue, now_us: u64) -> bool {
+        self.dead_letters.keeps_expired() && queue.dead_letter_target().is_some() && queue.has_expired(now_us)
+    }
+
+    /// Has a queue keep what has expired until a later time, as its dead letters would wait for others or for the outputs of their
+    /// consumers.
     #[cold]
     pub fn postpone(&mut self, queue: &mut Queue, at_us: u64) {
         let target = TimerTarget::Queue(queue.id.index);

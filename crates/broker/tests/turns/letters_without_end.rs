@@ -1,11 +1,17 @@
 //! Dead letters that become more and more: nothing of others waits for the last of them.
 
-use super::{fanout, is_served, names, no_turn_is_long, queue_with, table, world};
+use super::{census, fanout, is_served, names, no_turn_is_long, queue_with, table, world};
 use crate::declare;
 use crate::turns::divided::{bind, exchange_with};
 use crate::world::BrokerWorld;
 use broker::limits::WORK_PER_TURN;
 use wire::{Table, Value};
+
+/// Messages in the queues whose names begin so.
+fn waiting(world: &BrokerWorld, start: &str) -> usize {
+    let queues = world.shards[0].0.queues();
+    queues.filter(|queue| queue.name.starts_with(start)).map(|queue| queue.ready.len()).sum()
+}
 
 #[test]
 fn letters_without_end_hold_neither_deferred_work_nor_the_letters_of_others() {
@@ -31,10 +37,6 @@ fn letters_without_end_hold_neither_deferred_work_nor_the_letters_of_others() {
     world.publish(bystander, "", "dies", "letter");
     world.shards[0].0.start_turn();
     world.publish(publisher, "many", "", "x");
-    let waiting = |world: &BrokerWorld, start: &str| {
-        let queues = world.shards[0].0.queues();
-        queues.filter(|queue| queue.name.starts_with(start)).map(|queue| queue.ready.len()).sum::<usize>()
-    };
     // How many turns each has waited for.
     let mut served = [None; 2];
     let mut turns = 0;
@@ -51,4 +53,45 @@ fn letters_without_end_hold_neither_deferred_work_nor_the_letters_of_others() {
     assert!(served[0] <= Some(20) && served[1] <= Some(200), "served after {served:?} turns");
     no_turn_is_long(&world);
     assert!(!world.shards[0].0.may_read(attacker.1), "its letters go on");
+}
+
+#[test]
+fn what_expires_again_and_again_waits_in_its_queues_and_no_letter_is_dropped() {
+    let (mut world, attacker, consumer) = world();
+    let bystander = world.connect(0, 5);
+    declare(&mut world, bystander, "end");
+    let to_end = |ttl_ms| {
+        let table = table("x-dead-letter-exchange", Value::text(""))
+            .with("x-dead-letter-routing-key", Value::text("end"))
+            .and_then(|table| table.with("x-message-ttl", Value::I32(ttl_ms)));
+        table.expect("short names")
+    };
+    queue_with(&mut world, bystander, "dies", &to_end(0));
+    queue_with(&mut world, bystander, "expires", &to_end(1));
+    // A copy for each order of these queues, each a little later than the one before.
+    let expires = table("x-dead-letter-exchange", Value::text("f")).with("x-message-ttl", Value::I32(1));
+    fanout(&mut world, attacker, &names(12), &expires.expect("a short name"));
+    world.runs_deferred = false;
+    world.publish(attacker, "f", "", "seed");
+    let (mut most, mut published_at, mut served_at) = (0, None, None);
+    for turn in 0..2_000 {
+        world.advance(1);
+        world.run_deferred();
+        is_served(&mut world, consumer);
+        let letters = census(&world, "dead letters");
+        most = most.max(letters);
+        if published_at.is_none() && letters > 30_000 {
+            published_at = Some(turn);
+            world.publish(bystander, "", "expires", "later");
+            world.shards[0].0.start_turn();
+            world.publish(bystander, "", "dies", "at once");
+        }
+        if waiting(&world, "end") == 2 {
+            served_at = Some(turn);
+            break;
+        }
+    }
+    assert!(published_at.is_some() && served_at.is_some(), "{published_at:?} {served_at:?}, {most} letters");
+    assert!(most < 40_000, "{most} letters at once");
+    assert_eq!(world.shards[0].0.counters().dead_letters_dropped, 0);
 }
