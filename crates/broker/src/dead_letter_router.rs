@@ -143,7 +143,9 @@ impl DeadLetterRouter {
             if !has_caused && plain && writer.serves_repeats() {
                 self.route_repeats(group, &message, &writer, paths, catalog, fx);
             }
-            if has_caused || paths.dispatcher.work.is_spent() {
+            // The letter of a search that an earlier turn has begun ends its turn: others have theirs.
+            let has_ended = paths.dispatcher.queues.housekeeping.dead_letters.turn_has_ended();
+            if has_caused || has_ended || paths.dispatcher.work.is_spent() {
                 break;
             }
         }

@@ -182,14 +182,17 @@ impl Dispatcher {
             return;
         }
         let housekeeping = &mut self.queues.housekeeping;
-        if queue.expiring
-            && (self.flow.holds_expired(queue, self.now_us) || housekeeping.keeps_expired(queue, self.now_us))
-        {
+        if queue.expiring && self.flow.holds_expired(queue, self.now_us) {
             return housekeeping.postpone(queue, self.now_us + DEAD_LETTER_THROTTLE_US);
         }
+        let keeps_expired = queue.expiring && housekeeping.keeps_expired(queue, self.now_us);
         let (mut checks, mut more, mut interrupted) = (0, false, false);
         self.work.draw(1);
         loop {
+            // What waits behind that stays, too.
+            if keeps_expired {
+                break;
+            }
             // The rest has a turn once others had theirs.
             if self.work.is_spent() {
                 interrupted = true;

@@ -4,6 +4,7 @@
 use crate::dead_letter_list::DeadLetterList;
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_history::DeadLetterTarget;
+use crate::detached_letters::LetterOrigin;
 use crate::ids::StoredPosition;
 use crate::message::Message;
 use std::collections::BTreeSet;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct ReleasedLetters {
     /// The index of their list among those that are routed.
     pub at: usize,
+    /// That of the lists below, which are routed after them.
+    pub interrupted: LetterOrigin,
     targets: BTreeSet<usize>,
 }
 
@@ -47,13 +50,13 @@ impl HeldDeadLetters {
     }
 
     /// All of them, which are routed from now on as the list `at` an index.
-    pub fn release(self, at: usize) -> (ReleasedLetters, DeadLetterList) {
-        (ReleasedLetters { at, targets: self.targets }, self.list)
+    pub fn release(self, at: usize, interrupted: LetterOrigin) -> (ReleasedLetters, DeadLetterList) {
+        (ReleasedLetters { at, interrupted, targets: self.targets }, self.list)
     }
 
     /// What is left of them is held again.
-    pub fn again(released: ReleasedLetters, list: DeadLetterList) -> HeldDeadLetters {
-        HeldDeadLetters { list, targets: released.targets }
+    pub fn again(released: ReleasedLetters, list: DeadLetterList) -> (HeldDeadLetters, LetterOrigin) {
+        (HeldDeadLetters { list, targets: released.targets }, released.interrupted)
     }
 }
 

@@ -22,6 +22,7 @@ pub mod delayed_record;
 mod delivery_count;
 mod detached_letters;
 mod expiration;
+mod expiry_turns;
 mod features;
 mod held_dead_letters;
 mod ids;

@@ -161,6 +161,12 @@ impl PendingDeadLetters {
         if self.detached.is_crowd() { DEAD_LETTERS_CAUSED_IN_CROWD_MAX } else { DEAD_LETTERS_CAUSED_MAX }
     }
 
+    /// Whether a turn has ended since its first letter was taken: the next one is of another group, which is taken anew.
+    #[inline]
+    pub fn turn_has_ended(&self) -> bool {
+        self.turn_has_ended
+    }
+
     /// The budget of a turn is spent: others have their turns beside what a letter has caused.
     pub fn end_turn(&mut self) {
         self.turn_has_ended = true;
@@ -172,7 +178,9 @@ impl PendingDeadLetters {
         self.turn_has_ended = false;
         self.origin.turns += 1;
         let makes_way = self.origin.is_detached || self.origin.turns >= DEAD_LETTER_TURNS_IN_PLACE_MAX;
-        self.detached_is_next = !makes_way;
+        // Those that have had no turn before it: who leaves its place now goes behind those that left theirs.
+        let leaves_first = makes_way && !self.origin.is_detached && self.detached.messages() == 0;
+        self.detached_is_next = !(self.origin.is_detached || leaves_first);
         if makes_way {
             // Letters that waited for memory are in the place of the first.
             let released = self.released.as_ref().map_or(0, |released| released.at + 1);
@@ -189,7 +197,7 @@ impl PendingDeadLetters {
     /// [`finish_group`](Self::finish_group).
     #[inline]
     pub fn next_group(&mut self) -> Option<DeadLetterGroup> {
-        if self.held.is_some() && !self.is_holding && !self.is_put_back {
+        if self.held.is_some() && !self.is_holding && !self.is_put_back && self.released.is_none() {
             self.release_held();
         }
         if self.turn_has_ended && !self.is_put_back {
@@ -201,7 +209,9 @@ impl PendingDeadLetters {
                     return Some(group);
                 }
                 self.spare = self.nested.pop();
-                self.released.take_if(|released| released.at == self.nested.len());
+                if let Some(released) = self.released.take_if(|released| released.at == self.nested.len()) {
+                    self.origin = released.interrupted;
+                }
             }
             let is_first = self.is_put_back || !self.detached_is_next && !self.first.groups.is_empty();
             if is_first || !self.detached.take(&mut self.nested, &mut self.origin) {
@@ -243,7 +253,9 @@ impl PendingDeadLetters {
             // It was held before, and so were those behind it: they are held together, however many they are.
             self.messages -= list.len();
             list.return_front(group, message, source);
-            self.held = Some(Box::new(HeldDeadLetters::again(released, list)));
+            let (held, interrupted) = HeldDeadLetters::again(released, list);
+            self.held = Some(Box::new(held));
+            self.origin = interrupted;
         } else {
             self.held.get_or_insert_default().push(&group.target, group.reason, message, source);
         }
@@ -255,9 +267,7 @@ impl PendingDeadLetters {
         let Some(held) = self.held.take() else { return };
         self.messages += held.len();
         self.messages_max = DEAD_LETTERS_PENDING_MAX + held.len();
-        // What a letter has caused goes on behind them, and does not count as theirs.
-        self.detached.add(&mut self.nested, 0, &mut self.origin);
-        let (released, list) = held.release(self.nested.len());
+        let (released, list) = held.release(self.nested.len(), std::mem::take(&mut self.origin));
         self.released = Some(released);
         self.nested.push(list);
     }

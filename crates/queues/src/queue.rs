@@ -3,6 +3,7 @@
 use crate::change_list::ChangeList;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::death_history::DeadLetterTarget;
+use crate::expiry_turns::ExpiryTurn;
 use crate::features::FeatureState;
 use crate::ids::ConsumerRef;
 use crate::limits::{MESSAGE_OVERHEAD_BYTES, THROTTLE_BYTES};
@@ -59,6 +60,8 @@ pub struct Queue {
     pub expiring: bool,
     /// When its timer fires; zero without a timer.
     pub timer_us: u64,
+    /// Whether it may give up what has expired.
+    pub expiry: ExpiryTurn,
 }
 
 impl Queue {
@@ -83,6 +86,7 @@ impl Queue {
             features: None,
             expiring: false,
             timer_us: 0,
+            expiry: ExpiryTurn::Free,
         }
     }
 

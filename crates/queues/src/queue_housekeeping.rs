@@ -5,6 +5,7 @@
 
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::{rewriting_work, with_delivery_count};
+use crate::expiry_turns::{ExpiryTurn, ExpiryTurns};
 use crate::ids::{QueuePosition, StoredPosition};
 use crate::limits::{EXPIRED_PER_CHECK, MESSAGE_OVERHEAD_BYTES};
 use crate::message::Message;
@@ -30,6 +31,8 @@ pub struct QueueHousekeeping {
     pub waiting_bytes: u64,
     pub paging: Paging,
     pub dead_letters: PendingDeadLetters,
+    /// Queues that keep what has expired until fewer of these wait.
+    pub(crate) expiry_turns: ExpiryTurns,
     /// Messages that died and became no dead letters.
     pub dropped_dead: DeathStats,
 }
@@ -157,14 +160,28 @@ impl QueueHousekeeping {
         }
     }
 
-    /// Whether what has expired in a queue is to stay for a moment: very many dead letters wait for their turns.
+    /// Whether a queue that is dispatched keeps what has expired: very many dead letters wait for their turns. It has its own turn
+    /// ([`Queues::next_due`](crate::Queues::next_due)) when fewer do.
     #[inline]
-    pub fn keeps_expired(&self, queue: &Queue, now_us: u64) -> bool {
-        self.dead_letters.keeps_expired() && queue.dead_letter_target().is_some() && queue.has_expired(now_us)
+    pub fn keeps_expired(&mut self, queue: &mut Queue, now_us: u64) -> bool {
+        if queue.expiry == ExpiryTurn::Has {
+            queue.expiry = ExpiryTurn::Free;
+            return false;
+        }
+        if queue.dead_letter_target().is_none() || !queue.has_expired(now_us) {
+            return false;
+        }
+        if queue.expiry == ExpiryTurn::Free {
+            if self.expiry_turns.is_empty() && !self.dead_letters.keeps_expired() {
+                return false;
+            }
+            queue.expiry = ExpiryTurn::Waits;
+            self.expiry_turns.push(queue.id);
+        }
+        true
     }
 
-    /// Has a queue keep what has expired until a later time, as its dead letters would wait for others or for the outputs of their
-    /// consumers.
+    /// Has a queue keep what has expired until a later time, as its dead letters wait for the outputs of their consumers.
     #[cold]
     pub fn postpone(&mut self, queue: &mut Queue, at_us: u64) {
         let target = TimerTarget::Queue(queue.id.index);
@@ -228,7 +245,8 @@ impl QueueHousekeeping {
 
     /// Sets the timer of a queue by its head and by its own expiration. An earlier timer stays.
     pub fn rearm(&mut self, queue: &mut Queue) {
-        if queue.is_closed() {
+        // One that waits for its turn is dispatched then.
+        if queue.is_closed() || queue.expiry == ExpiryTurn::Waits {
             return;
         }
         let target = TimerTarget::Queue(queue.id.index);

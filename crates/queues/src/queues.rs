@@ -4,6 +4,7 @@ use crate::change_list::ChangeList;
 use crate::consumer_rotation::ConsumerRotation;
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::{delivery_count, rewriting_work, with_delivery_count};
+use crate::expiry_turns::ExpiryTurn;
 use crate::features::FeatureState;
 use crate::ids::{ConsumerRef, QueuePosition, SettledMessages};
 use crate::message::{Content, Message};
@@ -216,16 +217,31 @@ impl Queues {
         }
     }
 
-    /// Takes the next queue to dispatch.
+    /// Takes the next queue to dispatch: one that is due, or one that has waited to give up what has expired.
     #[inline]
     pub fn next_due(&mut self) -> Option<QueueId> {
-        self.due.pop_front()
+        if let Some(id) = self.due.pop_front() {
+            return Some(id);
+        }
+        if self.housekeeping.expiry_turns.is_empty() { None } else { self.next_expiry() }
+    }
+
+    #[cold]
+    fn next_expiry(&mut self) -> Option<QueueId> {
+        while !self.housekeeping.dead_letters.keeps_expired() {
+            let id = self.housekeeping.expiry_turns.next()?;
+            if let Some(queue) = self.table.get_mut(id) {
+                queue.expiry = ExpiryTurn::Has;
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// Whether queues wait to be dispatched, or dead letters to be routed.
     #[inline]
     pub fn has_due_work(&self) -> bool {
-        !self.due.is_empty() || !self.housekeeping.dead_letters.is_empty()
+        !self.due.is_empty() || !self.housekeeping.dead_letters.is_empty() || !self.housekeeping.expiry_turns.is_empty()
     }
 
     /// Puts a consumer (back) into the rotation of its queue.
@@ -456,10 +472,12 @@ impl Queues {
     pub fn on_timer(&mut self, index: u32, now_us: u64) -> Option<QueueTimerResult> {
         let queue = self.table.0.get_mut(index as usize)?.as_mut()?;
         queue.timer_us = 0;
-        if queue.is_closed() {
+        if queue.is_closed() || queue.expiry == ExpiryTurn::Waits {
             return None;
         }
-        if !queue.is_unused_since(now_us) {
+        // What has expired is not lost with it.
+        let has_letters = queue.expiring && queue.dead_letter_target().is_some() && queue.has_expired(now_us);
+        if has_letters || !queue.is_unused_since(now_us) {
             return Some(QueueTimerResult::Expiring(queue.id));
         }
         if let Some(features) = &mut queue.features {
