@@ -174,6 +174,7 @@ impl Dispatcher {
 
     /// Delivers what waits in a queue, as far as its consumers accept it.
     pub fn dispatch<E: Effects>(&mut self, id: QueueId, sessions: &mut Sessions, fx: &mut E) {
+        self.work.draw(1);
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         queue.due = false;
         queue.note_change(&mut self.queues.changes);
@@ -187,7 +188,6 @@ impl Dispatcher {
         }
         let keeps_expired = queue.expiring && housekeeping.keeps_expired(queue, self.now_us);
         let (mut checks, mut more, mut interrupted) = (0, false, false);
-        self.work.draw(1);
         loop {
             // What waits behind that stays, too.
             if keeps_expired {

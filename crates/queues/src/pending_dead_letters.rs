@@ -138,10 +138,11 @@ impl PendingDeadLetters {
     /// Whether the letters with these numbers are routed, or wait for memory, with all that they have caused.
     pub fn are_routed(&self, numbers: &Range<u64>) -> bool {
         let is_at_hand = self.suspended.is_some() || self.messages > self.first.len() + self.detached.messages();
-        numbers.is_empty()
-            || numbers.end <= self.arrived - self.first.len() as u64
-                && !(is_at_hand && self.origin.is_one_of(numbers))
-                && !self.detached.has_one_of(numbers)
+        let is_left = numbers.end > self.arrived - self.first.len() as u64
+            || is_at_hand && self.origin.is_one_of(numbers)
+            || self.released.as_ref().is_some_and(|released| released.interrupted.is_one_of(numbers))
+            || self.detached.has_one_of(numbers);
+        numbers.is_empty() || !is_left
     }
 
     /// Units of work of [`are_routed`](Self::are_routed).

@@ -228,14 +228,14 @@ impl Queues {
 
     #[cold]
     fn next_expiry(&mut self) -> Option<QueueId> {
-        while !self.housekeeping.dead_letters.keeps_expired() {
-            let id = self.housekeeping.expiry_turns.next()?;
-            if let Some(queue) = self.table.get_mut(id) {
-                queue.expiry = ExpiryTurn::Has;
-                return Some(id);
-            }
+        if self.housekeeping.dead_letters.keeps_expired() {
+            return None;
         }
-        None
+        let id = self.housekeeping.expiry_turns.next()?;
+        if let Some(queue) = self.table.get_mut(id) {
+            queue.expiry = ExpiryTurn::Has;
+        }
+        Some(id)
     }
 
     /// Whether queues wait to be dispatched, or dead letters to be routed.

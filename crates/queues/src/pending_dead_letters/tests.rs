@@ -267,6 +267,7 @@ fn what_a_letter_may_cause_is_not_used_up_by_letters_that_waited_for_memory() {
     assert_eq!(route(&mut pending, &pool, 1, causes), [2]);
     pending.set_holding(false);
     assert_eq!(route(&mut pending, &pool, 1, |number| if number == 1 { DEAD_LETTERS_CAUSED_MAX } else { 0 }), [1]);
+    assert!(!pending.are_routed(&(1..2)), "the second goes on behind it");
     let routed = route(&mut pending, &pool, DEAD_LETTERS_CAUSED_MAX, |_| 0);
     assert_eq!((routed.len(), routed[0]), (DEAD_LETTERS_CAUSED_MAX, 1));
     assert_eq!(route(&mut pending, &pool, 3, causes), [2; 3], "it goes on causing one each");
