@@ -7,7 +7,7 @@ use crate::limits::{
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The letter that a command or a timer has caused, of others that it has caused in turn.
+/// A letter that a command or a timer has caused, as the origin of those that it causes in turn.
 #[derive(Default)]
 pub(crate) struct LetterOrigin {
     /// Its number, from 0 in the order of their arrival. One that has waited for memory has none any more.

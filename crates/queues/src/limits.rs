@@ -27,9 +27,9 @@ pub(crate) const DEAD_LETTERS_CAUSED_IN_CROWD_MAX: usize = 64;
 /// Turns that end while what one letter has caused is routed. Then the letters behind it have turns beside that, and what they
 /// cause may overtake it.
 pub(crate) const DEAD_LETTER_TURNS_IN_PLACE_MAX: u32 = 2;
-/// Dead letters whose consequences have turns beside those of others: so many are very many, and more than the latter are not
-/// separated.
+/// Dead letters whose consequences have turns beside those of others, from which on each may cause few.
 pub(crate) const DETACHED_LETTERS_CROWD: usize = 1_024;
+/// Beyond so many, the consequences of another one stay in their place.
 pub(crate) const DETACHED_LETTERS_MAX: usize = 4_096;
 /// How many of these are looked at for a unit of work.
 pub(crate) const DETACHED_LETTERS_PER_WORK: usize = 64;

@@ -162,7 +162,7 @@ impl PendingDeadLetters {
         if self.detached.is_crowd() { DEAD_LETTERS_CAUSED_IN_CROWD_MAX } else { DEAD_LETTERS_CAUSED_MAX }
     }
 
-    /// Whether a turn has ended since its first letter was taken: the next one is of another group, which is taken anew.
+    /// Whether a turn has ended since a group was last chosen in a new one: the group at hand is left then, and another is chosen.
     #[inline]
     pub fn turn_has_ended(&self) -> bool {
         self.turn_has_ended

@@ -21,6 +21,19 @@ fn world_of_pages(messages: usize) -> (BrokerWorld, WorldConnection) {
     (world, client)
 }
 
+/// More queues than may ask at the same time, each with a message of a mebibyte on a page.
+fn world_of_large_pages() -> (BrokerWorld, WorldConnection, Vec<String>) {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    world.switch_paging_on(1);
+    let client = world.connect(0, 1);
+    let names: Vec<String> = (0..20).map(|queue| format!("q{queue}")).collect();
+    for name in &names {
+        crate::declare(&mut world, client, name);
+        world.publish(client, "", name, &"x".repeat(1 << 20));
+    }
+    (world, client, names)
+}
+
 #[test]
 fn a_get_waits_for_its_message_and_others_behind_it() {
     let (mut world, client) = world_of_pages(3);
@@ -183,16 +196,9 @@ fn queues_ask_in_turn_when_much_is_asked_for() {
 
 #[test]
 fn what_nobody_wants_any_more_when_its_queue_may_ask_for_it_expires() {
-    let mut world = BrokerWorld::new(1, LIMIT);
-    world.switch_paging_on(1);
-    let client = world.connect(0, 1);
-    let names: Vec<String> = (0..20).map(|queue| format!("q{queue}")).collect();
-    for name in &names {
-        crate::declare(&mut world, client, name);
-        world.publish(client, "", name, &"x".repeat(1 << 20));
-    }
-    let second = Table::new().with("x-message-ttl", wire::Value::I32(1_000)).expect("short");
-    declare_durable(&mut world, client, "expires", &second);
+    let (mut world, client, names) = world_of_large_pages();
+    let expires = Table::new().with("x-message-ttl", wire::Value::I32(1_000)).expect("short");
+    declare_durable(&mut world, client, "expires", &expires);
     world.publish(client, "", "expires", &"y".repeat(1 << 20));
     world.advance(500);
     world.publish(client, "", "expires", &"z".repeat(1 << 20));
@@ -212,14 +218,7 @@ fn what_nobody_wants_any_more_when_its_queue_may_ask_for_it_expires() {
 
 #[test]
 fn consumers_get_what_is_behind_a_page_that_is_dropped_before_its_queue_may_ask_for_it() {
-    let mut world = BrokerWorld::new(1, LIMIT);
-    world.switch_paging_on(1);
-    let client = world.connect(0, 1);
-    let names: Vec<String> = (0..20).map(|queue| format!("q{queue}")).collect();
-    for name in &names {
-        crate::declare(&mut world, client, name);
-        world.publish(client, "", name, &"x".repeat(1 << 20));
-    }
+    let (mut world, client, names) = world_of_large_pages();
     let one = Table::new().with("x-max-length", wire::Value::I32(1)).expect("short");
     declare_durable(&mut world, client, "limited", &one);
     world.publish(client, "", "limited", &"y".repeat(1 << 20));
