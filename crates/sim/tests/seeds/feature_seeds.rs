@@ -13,12 +13,16 @@ fn no_seed_breaks_a_promise() {
     runs::run_all(Mode::Features, seeds);
 }
 
-/// Memory is low for good, so that clients that close their connections are not read, and they have deliveries: a shard checks
-/// for ever whether these are overdue, with several ticks for each check.
 #[test]
-fn what_a_shard_checks_for_ever_keeps_no_world_from_coming_to_rest() {
-    let tally = sim::run(Mode::Features, 5907, false).expect("it comes to rest");
-    assert!(tally.blocked > 0 && tally.overdue > 0, "{tally:?}");
+fn seeds_that_have_found_something_find_nothing_any_more() {
+    // Memory is low for good, so that clients that close their connections are not read, and they have deliveries: a shard checks
+    // for ever whether these are overdue, with several ticks for each check, and the world did not come to rest. One seed in
+    // some thousands meets that, and which ones do so changes with the broker.
+    for seed in [4957, 5907] {
+        if let Err(failure) = sim::run(Mode::Features, seed, true) {
+            panic!("{failure}");
+        }
+    }
 }
 
 #[test]
