@@ -93,6 +93,8 @@ impl FlowControl {
     #[inline]
     pub fn holds_expired(&mut self, queue: &Queue, now_us: u64) -> bool {
         self.slow_dead_letter_queue.is_some()
+            // One that waits for its turn keeps it anyway.
+            && !queue.awaits_expiry()
             && !queue.consumers.has_active()
             && !queue.has_upstreams()
             && queue.dead_letter_target().is_some()

@@ -61,7 +61,7 @@ pub struct Queue {
     /// When its timer fires; zero without a timer.
     pub timer_us: u64,
     /// Whether it may give up what has expired.
-    pub expiry: ExpiryTurn,
+    pub(crate) expiry: ExpiryTurn,
 }
 
 impl Queue {
@@ -169,6 +169,34 @@ impl Queue {
         }
         let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
         Some(ttl_us.map_or(u64::MAX, |us| page.first_arrived_us.saturating_add(us)))
+    }
+
+    /// Whether the first message of a page may have expired.
+    pub(crate) fn may_have_expired(&self, page: &PageSummary, now_us: u64) -> bool {
+        self.page_deadline_us(page).is_none_or(|deadline_us| deadline_us <= now_us)
+    }
+
+    /// Whether its next message has expired and becomes a dead letter, or may do so: it is on a page.
+    pub(crate) fn has_expired_letters(&self, now_us: u64) -> bool {
+        let may_have_expired = |page: &PageSummary| self.may_have_expired(page, now_us);
+        self.expiring
+            && self.dead_letter_target().is_some()
+            && (self.has_expired(now_us)
+                || self.ready.awaits_page() && self.ready.head_page().is_none_or(may_have_expired))
+    }
+
+    /// Whether it keeps what has expired until it has its turn to give that up.
+    #[inline]
+    pub fn awaits_expiry(&self) -> bool {
+        self.expiry == ExpiryTurn::Waits
+    }
+
+    /// Whether it has asked for its next message, which may have expired and becomes a dead letter then.
+    pub(crate) fn reads_expired(&self) -> bool {
+        self.expiring
+            && self.dead_letter_target().is_some()
+            && self.ready.awaits_page()
+            && (self.ready.awaits_turn() || self.ready.head_page().is_none())
     }
 
     /// When the queue is deleted unless it is used before (`x-expires`).

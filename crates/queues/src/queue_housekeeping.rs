@@ -245,8 +245,7 @@ impl QueueHousekeeping {
 
     /// Sets the timer of a queue by its head and by its own expiration. An earlier timer stays.
     pub fn rearm(&mut self, queue: &mut Queue) {
-        // One that waits for its turn is dispatched then.
-        if queue.is_closed() || queue.expiry == ExpiryTurn::Waits {
+        if queue.is_closed() {
             return;
         }
         let target = TimerTarget::Queue(queue.id.index);
@@ -265,7 +264,8 @@ impl QueueHousekeeping {
                 }
             }
         }
-        if let Some(unused_us) = queue.unused_deadline_us() {
+        // While it waits for a page with what may have expired it is not deleted: it is dispatched when that has come.
+        if let Some(unused_us) = queue.unused_deadline_us().filter(|_| !queue.reads_expired()) {
             self.timers.set(target, &mut queue.timer_us, unused_us);
         }
     }
@@ -307,13 +307,13 @@ impl QueueHousekeeping {
 
     /// Whether somebody wants the next message of a queue, which is on a page.
     pub fn demands_page(&self, queue: &Queue, now_us: u64) -> bool {
-        let expires = |page: &PageSummary| queue.page_deadline_us(page).is_none_or(|deadline_us| deadline_us <= now_us);
+        let may_have_expired = |page: &PageSummary| queue.may_have_expired(page, now_us);
         queue.ready.awaits_page()
             && !queue.is_closed()
             && (queue.consumers.has_active()
                 || self.paging.has_get(queue.id)
                 || queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready))
-                || queue.expiring && queue.ready.head_page().is_some_and(expires))
+                || queue.expiring && queue.ready.head_page().is_some_and(may_have_expired))
     }
 
     /// A queue asks for the messages of its pages that are wanted soon. Returns whether it has asked for all of them; otherwise

@@ -472,11 +472,15 @@ impl Queues {
     pub fn on_timer(&mut self, index: u32, now_us: u64) -> Option<QueueTimerResult> {
         let queue = self.table.0.get_mut(index as usize)?.as_mut()?;
         queue.timer_us = 0;
-        if queue.is_closed() || queue.expiry == ExpiryTurn::Waits {
+        if queue.is_closed() {
             return None;
         }
         // What has expired is not lost with it.
-        let has_letters = queue.expiring && queue.dead_letter_target().is_some() && queue.has_expired(now_us);
+        let has_letters = queue.has_expired_letters(now_us);
+        if has_letters && queue.awaits_expiry() {
+            // It is dispatched when it has its turn.
+            return None;
+        }
         if has_letters || !queue.is_unused_since(now_us) {
             return Some(QueueTimerResult::Expiring(queue.id));
         }

@@ -246,6 +246,26 @@ fn pages_that_have_expired_are_dropped_unread() {
 }
 
 #[test]
+fn a_queue_that_nobody_uses_stays_until_what_has_expired_on_its_page_is_a_dead_letter() {
+    let arguments = Table::new()
+        .with("x-message-ttl", Value::I32(100))
+        .and_then(|table| table.with("x-expires", Value::I32(110)))
+        .and_then(|table| table.with("x-dead-letter-exchange", Value::text("")))
+        .and_then(|table| table.with("x-dead-letter-routing-key", Value::text("dead")));
+    let (mut world, client) = world_with(1_000, &arguments.expect("short"));
+    crate::declare(&mut world, client, "dead");
+    world.sent(client);
+    restore_page(&mut world, &[1, 2, 3], 0);
+    finish_restore(&mut world, 4);
+    world.advance(300);
+    assert_eq!(world.shards[0].0.next_timer(), None, "it waits for its page, not for a time");
+    world.answer_pages(0);
+    world.advance(1);
+    assert_eq!(count(&mut world, client, "dead"), "declare-ok dead 3/0");
+    assert!(count(&mut world, client, "q").contains("no queue 'q'"), "nobody uses it");
+}
+
+#[test]
 fn pages_beyond_a_limit_are_dropped_unread_unless_somebody_wants_them_as_dead_letters() {
     let limit = || Table::new().with("x-max-length", Value::I32(3)).expect("short");
     let (mut world, client) = world_with(1_000, &limit());

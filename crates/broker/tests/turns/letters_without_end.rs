@@ -3,8 +3,9 @@
 use super::{census, fanout, is_served, names, no_turn_is_long, queue_with, table, world};
 use crate::declare;
 use crate::turns::divided::{bind, bodies, exchange_with};
-use crate::world::BrokerWorld;
+use crate::world::{BrokerWorld, WorldConnection};
 use broker::limits::WORK_PER_TURN;
+use catalog::{ApplyTo, Definition, Policy};
 use std::collections::BTreeMap;
 use wire::{Table, Value};
 
@@ -97,32 +98,61 @@ fn what_expires_again_and_again_waits_in_its_queues_and_no_letter_is_dropped() {
     assert_eq!(world.shards[0].0.counters().dead_letters_dropped, 0);
 }
 
+const EACH: usize = 300;
+
+/// Queues whose messages go to `end` after 10 ms, `name` with its dead letter exchange by a policy. All have expired, nobody has
+/// looked at the queues meanwhile, and no turn has begun since.
+fn world_of_expired(queues: usize, by_policy: &str) -> (BrokerWorld, WorldConnection, WorldConnection) {
+    let (mut world, publisher, consumer) = world();
+    declare(&mut world, publisher, "end");
+    let policy = Table::new()
+        .with("dead-letter-exchange", Value::text(""))
+        .and_then(|table| table.with("dead-letter-routing-key", Value::text("end")));
+    set_policy(&mut world, by_policy, policy.expect("short names"));
+    let expires = table("x-message-ttl", Value::I32(10));
+    // They are not to be deleted with what they have.
+    let to_end = table("x-dead-letter-exchange", Value::text(""))
+        .with("x-dead-letter-routing-key", Value::text("end"))
+        .and_then(|table| table.with("x-message-ttl", Value::I32(10)))
+        .and_then(|table| table.with("x-expires", Value::I32(11)));
+    let to_end = to_end.expect("short names");
+    for name in names(queues) {
+        queue_with(&mut world, publisher, &name, if name == by_policy { &expires } else { &to_end });
+        (0..EACH).for_each(|number| _ = world.publish(publisher, "", &name, &format!("{name}.{number}")));
+    }
+    world.runs_deferred = false;
+    world.shards[0].0.set_now(20_000);
+    (world, publisher, consumer)
+}
+
+fn set_policy(world: &mut BrokerWorld, queue: &str, definition: Table) {
+    let policy = Policy {
+        vhost: "/".into(),
+        name: "p".into(),
+        pattern: format!("^{queue}$").into(),
+        apply_to: ApplyTo::All,
+        priority: 0,
+        definition,
+    };
+    let definition = Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() };
+    let (broker, recorder) = &mut world.shards[0];
+    broker.define_as_operator(definition, recorder).expect("a policy");
+}
+
+fn run_timers_and_deferred(world: &mut BrokerWorld) {
+    let (broker, effects) = &mut world.shards[0];
+    broker.start_turn();
+    broker.run_timers(effects);
+    world.run_deferred();
+}
+
 #[test]
 fn what_expires_at_once_in_many_queues_goes_in_turns_and_in_order() {
     const QUEUES: usize = 150;
-    const EACH: usize = 300;
-    let (mut world, publisher, consumer) = world();
-    declare(&mut world, publisher, "end");
-    let expires = table("x-dead-letter-exchange", Value::text(""))
-        .with("x-dead-letter-routing-key", Value::text("end"))
-        .and_then(|table| table.with("x-message-ttl", Value::I32(10)))
-        // They are not to be deleted with what they have.
-        .and_then(|table| table.with("x-expires", Value::I32(11)));
-    let expires = expires.expect("short names");
-    let queues = names(QUEUES);
-    for name in &queues {
-        queue_with(&mut world, publisher, name, &expires);
-        (0..EACH).for_each(|number| _ = world.publish(publisher, "", name, &format!("{name}.{number}")));
-    }
-    world.runs_deferred = false;
-    // Nobody has looked at the queues meanwhile.
-    world.shards[0].0.set_now(20_000);
+    let (mut world, publisher, consumer) = world_of_expired(QUEUES, "q0");
     let mut most = 0;
     for _ in 0..200 {
-        let (broker, effects) = &mut world.shards[0];
-        broker.start_turn();
-        broker.run_timers(effects);
-        world.run_deferred();
+        run_timers_and_deferred(&mut world);
         is_served(&mut world, consumer);
         most = most.max(census(&world, "dead letters"));
     }
@@ -137,4 +167,22 @@ fn what_expires_at_once_in_many_queues_goes_in_turns_and_in_order() {
         assert_eq!(number, next.to_string(), "{name}");
         *next += 1;
     }
+}
+
+#[test]
+fn a_queue_that_is_to_expire_in_its_turn_does_so_at_once_without_a_dead_letter_exchange() {
+    let (mut world, publisher, _) = world_of_expired(300, "q299");
+    run_timers_and_deferred(&mut world);
+    assert_eq!(waiting(&world, "q299"), EACH, "it waits for its turn");
+    set_policy(&mut world, "none", table("max-length", Value::I32(1)));
+    (0..3).for_each(|_| run_timers_and_deferred(&mut world));
+    assert_eq!(waiting(&world, "q299"), 0, "nobody wants what has expired any more");
+    assert!(world.shards[0].0.may_read(publisher.1), "it publishes at once");
+    world.publish(publisher, "", "q299", "m");
+    for now_us in [25_000, 35_000, 35_001] {
+        world.shards[0].0.set_now(now_us);
+        run_timers_and_deferred(&mut world);
+    }
+    assert_eq!(waiting(&world, "q299"), 0, "it expires when its time has come");
+    assert_eq!(waiting(&world, "q298"), EACH, "others wait for their turns");
 }
