@@ -178,11 +178,13 @@ impl ControlPlane<'_> {
                 flow.set_full(removed.id, false, self.sessions, work, fx);
             }
         }
-        if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome
-            && self.identity.is_home(home)
-        {
-            self.create_queue(id);
-            self.data.dispatcher.queues.created += 1;
+        if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome {
+            if self.identity.is_home(home) {
+                self.create_queue(id);
+                self.data.dispatcher.queues.created += 1;
+            } else {
+                self.data.dispatcher.demand.on_declared(id);
+            }
         }
         for &id in &executed.queues_changed {
             self.update_queue(id);

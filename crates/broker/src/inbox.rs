@@ -206,7 +206,12 @@ impl<'a> Inbox<'a> {
                 flow.set_full(queue, full, control.sessions, work, fx);
             }
             ShardMessage::QueueDemand { queue, is_wanting } => {
-                self.control().data.dispatcher.demand.note(queue, is_wanting);
+                let ControlPlane { definitions, data, .. } = self.control();
+                let demand = &mut data.dispatcher.demand;
+                match definitions.is_to_come(queue) {
+                    true => demand.note_early(queue, is_wanting),
+                    false => demand.note(queue, is_wanting),
+                }
             }
             ShardMessage::DirectReply { address, message } => {
                 self.control().data.dispatcher.channels.deliver_reply(address, &message.content(), fx);
@@ -450,6 +455,39 @@ mod tests {
             let BodyRef::Small(body) = entry.message.content().body else { panic!("a small body") };
             assert_eq!(body[0], expected, "in their order");
         }
+    }
+
+    #[test]
+    fn links_are_told_what_a_queue_wants_when_its_declaration_has_arrived() {
+        let identity = ShardIdentity { shard: ShardId(1), shards: 3 };
+        let mut sessions = Sessions::new(identity.shard);
+        let mut definitions = Definitions::new(identity, catalog());
+        let mut data = DataPlane::new(identity, 1 << 20, 0, 1_000);
+        let mut fx = RecordedEffects::default();
+        let mut elsewhere = catalog();
+        let declarations = [declare(&mut elsewhere, "q"), declare(&mut elsewhere, "other")];
+        let [queue, other] = [0, 1].map(|at: usize| declarations[at].1);
+        let mut receive = |from, message, data: &mut DataPlane| {
+            let mut batch = ShardBatch::default();
+            batch.push(message);
+            let (sessions, definitions) = (&mut sessions, &mut definitions);
+            let requests = Requests { control: ControlPlane { identity, sessions, definitions, data } };
+            let mut early = EarlyPublishes::new(3, 4);
+            Inbox { requests, early: &mut early }.receive(ShardId(from), &mut batch, &mut fx);
+            data.dispatcher.demand.take_changed()
+        };
+        let demand = |queue, is_wanting| ShardMessage::QueueDemand { queue, is_wanting };
+        for (queue, is_wanting) in [(queue, true), (other, true), (other, false)] {
+            assert!(receive(2, demand(queue, is_wanting), &mut data).is_empty(), "no link can know it");
+        }
+        let mut changed = Vec::new();
+        for (version, (declaration, _)) in (1..).zip(&declarations) {
+            let definition = Arc::clone(declaration);
+            changed.extend(receive(0, ShardMessage::Apply { version, definition }, &mut data));
+        }
+        assert_eq!(changed, [queue]);
+        assert!(data.dispatcher.demand.contains(queue));
+        assert_eq!(receive(2, demand(queue, false), &mut data), [queue]);
     }
 
     #[test]

@@ -12,13 +12,15 @@ use std::collections::BTreeSet;
 pub(crate) struct QueueDemand {
     identity: ShardIdentity,
     wanting: BTreeSet<QueueId>,
+    /// Those of them whose declarations have not arrived here yet: links are told when they have.
+    undeclared: BTreeSet<QueueId>,
     /// Those for which that has changed since links were told.
     changed: Vec<QueueId>,
 }
 
 impl QueueDemand {
     pub fn new(identity: ShardIdentity) -> Self {
-        QueueDemand { identity, wanting: BTreeSet::new(), changed: Vec::new() }
+        QueueDemand { identity, wanting: BTreeSet::new(), undeclared: BTreeSet::new(), changed: Vec::new() }
     }
 
     pub fn len(&self) -> usize {
@@ -50,7 +52,22 @@ impl QueueDemand {
         }
     }
 
-    /// The same of a queue of this shard, of which the others are told.
+    /// [`note`](Self::note) of a queue of another shard whose declaration is still under way here.
+    pub fn note_early(&mut self, queue: QueueId, is_wanting: bool) {
+        match is_wanting {
+            true => _ = self.wanting.insert(queue) && self.undeclared.insert(queue),
+            false => _ = self.wanting.remove(&queue) && self.undeclared.remove(&queue),
+        }
+    }
+
+    /// A queue was declared.
+    pub fn on_declared(&mut self, queue: QueueId) {
+        if self.undeclared.remove(&queue) {
+            self.changed.push(queue);
+        }
+    }
+
+    /// [`note`](Self::note) of a queue of this shard, of which the others are told.
     pub fn tell<E: Effects>(&mut self, queue: QueueId, is_wanting: bool, fx: &mut E) {
         self.note(queue, is_wanting);
         for shard in self.identity.others() {
