@@ -5,7 +5,7 @@
 
 use crate::effects::Effects;
 use crate::ids::{SessionIdentity, ShardIdentity};
-use crate::limits::DEFINITIONS_UNDURABLE_MAX;
+use crate::limits::{DEFINITIONS_UNDURABLE_MAX, HELD_DEFINITION_BYTES_MAX};
 use crate::shard_message::{QueueResponse, RefusedDefinition, ShardMessage};
 use catalog::{Catalog, Definition, ExecutedDefinition, PermissionKind, QueueId, Refusal, Resource, ShardId, VhostId};
 use queues::Requester;
@@ -29,6 +29,12 @@ pub(crate) struct HeldDefinitions {
     pub no_wait: bool,
 }
 
+impl HeldDefinitions {
+    fn argument_bytes(&self) -> usize {
+        self.definitions.iter().map(Definition::argument_bytes).sum()
+    }
+}
+
 /// The replica and its version.
 pub(crate) struct Definitions {
     identity: ShardIdentity,
@@ -48,6 +54,8 @@ pub(crate) struct Definitions {
     is_being_copied: bool,
     /// Shard 0: the changes that have come since, in their order.
     held: VecDeque<HeldDefinitions>,
+    /// Bytes of their arguments.
+    held_bytes: usize,
     /// Users may have lost access, and nobody has taken note yet.
     pub access_narrowed: bool,
 }
@@ -66,6 +74,7 @@ impl Definitions {
             awaiting_finish: Vec::new(),
             is_being_copied: false,
             held: VecDeque::new(),
+            held_bytes: 0,
             access_narrowed: false,
         }
     }
@@ -109,10 +118,24 @@ impl Definitions {
         self.is_being_copied || !self.held.is_empty()
     }
 
-    /// Shard 0: holds changes back, behind those that are held back already.
+    /// Shard 0: holds changes back, behind those that are held back already. When the arguments of these are many bytes, what has
+    /// arguments is refused.
     #[cold]
     pub fn hold(&mut self, held: HeldDefinitions) {
-        self.held.push_back(held);
+        let bytes = held.argument_bytes();
+        match held.requester {
+            Some(requester) if bytes > 0 && self.held_bytes + bytes > HELD_DEFINITION_BYTES_MAX => {
+                let refusal = Refusal::channel(
+                    ReplyCode::ResourceError,
+                    "RESOURCE_ERROR - the definitions are being copied, and too many changes wait for that",
+                );
+                self.await_durable(requester, Err(RefusedDefinition { made: 0, refusal }));
+            }
+            _ => {
+                self.held_bytes += bytes;
+                self.held.push_back(held);
+            }
+        }
     }
 
     /// Shard 0: whether there are changes that are held back, and need not be any more.
@@ -123,7 +146,9 @@ impl Definitions {
 
     /// Shard 0: takes the next of these.
     pub fn next_released(&mut self) -> Option<HeldDefinitions> {
-        if self.is_being_copied { None } else { self.held.pop_front() }
+        let next = if self.is_being_copied { None } else { self.held.pop_front() };
+        self.held_bytes -= next.as_ref().map_or(0, HeldDefinitions::argument_bytes);
+        next
     }
 
     /// Shard 0 makes a change, and sends it to the other replicas.

@@ -60,6 +60,8 @@ pub(crate) const REFUSALS_PER_FLUSH: usize = 2_048;
 pub(crate) const TRANSACTION_SETTLED_PER_OPERATION: usize = 256;
 /// Definitions of one connection that are sent to shard 0 together.
 pub const DEFINITIONS_PER_BATCH_MAX: usize = 1_024;
+/// Bytes of arguments that changes of definitions may have that wait for a copy of the definitions: more are refused.
+pub const HELD_DEFINITION_BYTES_MAX: usize = 16 << 20;
 /// Changes of definitions that are not durable, up to which connections whose clients await no reply go on: a few groups of the
 /// journal, so that one is written while the next is gathered.
 pub const DEFINITIONS_UNDURABLE_MAX: u64 = 16 * DEFINITIONS_PER_BATCH_MAX as u64;

@@ -203,6 +203,11 @@ impl Definition {
         }
     }
 
+    /// Bytes of its arguments.
+    pub fn argument_bytes(&self) -> usize {
+        self.arguments().map_or(0, Table::heap_bytes)
+    }
+
     /// Whether a user may lose access by it, to a virtual host or to a queue.
     pub fn narrows_access(&self) -> bool {
         matches!(

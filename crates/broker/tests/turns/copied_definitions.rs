@@ -4,8 +4,9 @@ use super::divided::no_turn_is_long;
 use super::{is_served, queue_with};
 use crate::world::{BrokerWorld, WorldConnection};
 use crate::{LIMIT, bind, consume, declare, short};
+use broker::limits::HELD_DEFINITION_BYTES_MAX;
 use wire::method::{basic, queue};
-use wire::{Table, TableRef};
+use wire::{Table, TableRef, Value};
 
 fn start(world: &mut BrokerWorld) -> WorldConnection {
     let bystander = world.connect(0, 9);
@@ -115,4 +116,32 @@ fn very_many_changes_that_have_waited_are_made_in_turns() {
         catalog.vhost_by_name("/").and_then(|vhost| catalog.exchange(vhost, b"amq.topic")).expect("predeclared");
     assert_eq!(catalog.bindings_from(topic).count(), CLIENTS as usize);
     no_turn_is_long(&world);
+}
+
+/// On the shard that makes the changes and on another.
+#[test]
+fn what_waits_for_a_copy_has_a_limit_and_what_is_refused_for_it_concerns_nobody_else() {
+    const BYTES: usize = 50_000;
+    let arguments = Table::new().with("x", Value::text(&"y".repeat(BYTES))).expect("a short name");
+    for shards in [1, 2] {
+        let mut world = BrokerWorld::new(shards, LIMIT);
+        let clients: Vec<_> = (0..400).map(|slot| world.connect((shards - 1).into(), 10 + slot)).collect();
+        start(&mut world);
+        for (number, &client) in clients.iter().enumerate() {
+            queue_with(&mut world, client, &format!("q{number}"), &arguments);
+        }
+        let refused: Vec<_> = clients.iter().map(|&client| world.sent(client)).collect();
+        let first = refused.iter().position(|sent| !sent.is_empty()).expect("one is refused");
+        assert!(first.abs_diff(HELD_DEFINITION_BYTES_MAX / BYTES) < 3, "{first} wait");
+        let is_refusal = |sent: &String| sent.starts_with("refused RESOURCE_ERROR - the definitions are being copied");
+        assert!(refused[first..].iter().all(is_refusal), "{}", refused[first]);
+        // What needs nothing goes on waiting.
+        let other = world.connect((shards - 1).into(), 9_000);
+        queue_with(&mut world, other, "plain", &Table::new());
+        end(&mut world);
+        let made: String = clients[..first].iter().map(|&client| world.sent(client)).collect();
+        assert_eq!(made, "", "nobody else is refused");
+        let names = world.shards[0].0.catalog().queues().filter(|(_, queue)| queue.name.starts_with('q')).count();
+        assert_eq!(names, first);
+    }
 }
